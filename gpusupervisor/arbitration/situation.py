@@ -1,0 +1,222 @@
+"""Situation: everything a decision may look at, as one immutable value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from gpusupervisor.clock import UNKNOWN as INFINITY
+from gpusupervisor.tenants.activity.verdict import ActivityState
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSituation:
+    """One tenant, as far as decisions go. Instants and durations are microseconds of the domain clock."""
+
+    id: str
+    title: str
+    priority: int
+    activity: ActivityState
+    activity_reason: str
+    holdings: Mapping[str, int]
+    """GPU UUID to known bytes held."""
+    unknown_on: frozenset[str] = frozenset()
+    """GPUs on which part of its memory has no known size."""
+    floors: Mapping[str, int] = field(default_factory=dict)
+    """GPU UUID to the bytes it keeps after a release; GPUs that are missing have `default_floor`."""
+    default_floor: int = 0
+    need: int | None = None
+    """Bytes it needs in total on one GPU; None when nobody knows."""
+    need_source: str = ""
+    less_helps: bool = False
+    has_release: bool = False
+    protected: bool = False
+    pinned: bool = False
+    release_pinned: bool = False
+    remote: bool = False
+    orphan_on: frozenset[str] = frozenset()
+    """GPUs on which a process of it has outlived its server."""
+    idle_since: int | None = None
+    resident_since: int | None = None
+    """Since when it holds more than its floor; None while it does not."""
+    min_residency: int = 0
+    idle_release_after: int = INFINITY
+    cooldown_until: int = 0
+    cooldown_reason: str = ""
+    releases_left: int = 1
+    """Of its hourly budget."""
+    releasing: bool = False
+    """A release of it is under way or expected late."""
+
+    def floor(self, gpu: str) -> int:
+        """Bytes it keeps on a GPU after a release."""
+        return self.floors.get(gpu, self.default_floor)
+
+    def above_floor(self, gpu: str) -> int:
+        """Bytes it holds on a GPU beyond its floor."""
+        return max(0, self.holdings.get(gpu, 0) - self.floor(gpu))
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room just made, kept for its beneficiary."""
+
+    gpu: str
+    tenant: str
+    size: int
+    """Bytes still kept: what was made, less what the beneficiary has grown by since."""
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnmanagedHolder:
+    """A process that holds VRAM and matches no tenant."""
+
+    pid: int
+    name: str
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSituation:
+    """One GPU that can be decided about (awake, memory known)."""
+
+    uuid: str
+    name: str
+    total: int
+    free: int
+    unmanaged: tuple[UnmanagedHolder, ...] = ()
+    unattributed: int = 0
+    attribution_problem: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The whole picture at one moment."""
+
+    now: int
+    gpus: Mapping[str, GpuSituation]
+    tenants: Mapping[str, TenantSituation]
+    reserve: int = 0
+    """Bytes kept free for the desktop on every GPU."""
+    reservations: tuple[Reservation, ...] = ()
+    busy_gpus: frozenset[str] = frozenset()
+    """GPUs on which a plan is being executed."""
+
+    @cached_property
+    def tenants_on(self) -> Mapping[str, tuple[TenantSituation, ...]]:
+        """Tenants by GPU on which they hold memory, of known size or not."""
+        found: dict[str, list[TenantSituation]] = {uuid: [] for uuid in self.gpus}
+        for tenant in self.tenants.values():
+            for uuid in {**tenant.holdings, **dict.fromkeys(tenant.unknown_on, 0)}:
+                if uuid in found:
+                    found[uuid].append(tenant)
+        return {uuid: tuple(tenants) for uuid, tenants in found.items()}
+
+    def available(self, gpu: str, beneficiary: str) -> int:
+        """Bytes that a beneficiary may count on: free, less the reserve and what is kept for others. May be negative."""
+        kept = sum(r.size for r in self.reservations if r.gpu == gpu and r.tenant != beneficiary)
+        return self.gpus[gpu].free - self.reserve - kept
+
+
+BlockerReason = Literal[
+    "busy", "unknown", "stuck", "protected", "higher-priority", "no-release-method", "cooldown", "pinned",
+    "orphan", "unmanaged", "remote",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Who holds memory that cannot be asked for, and why."""
+
+    holder: str
+    """Tenant id, or "name (pid N)" of an unmanaged process."""
+    reason: BlockerReason
+    held: int | None
+    """Bytes in the way; None when the driver does not say."""
+    detail: str
+    """One sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """Ask one tenant for its memory."""
+
+    tenant: str
+    expected: int
+    """Bytes that should come back on the plan's GPU."""
+    reason: str
+    """Why this one, e.g. "idle for 12min, priority 30 below 60"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Is a tenant starved, and why or why not."""
+
+    tenant: str
+    starved: bool
+    gpu: str
+    """The GPU that the verdict is about; empty when it is about none."""
+    shortfall: int
+    """Bytes that are missing; 0 when nothing is."""
+    reason: str
+
+
+PlanCause = Literal["starved", "make-room", "release", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """What would be done, for whom, and whether it suffices. A value: made, published, logged, then executed."""
+
+    id: str
+    cause: PlanCause
+    gpu: str
+    beneficiary: str
+    """Tenant id; empty when room is made for nobody in particular."""
+    shortfall: int
+    steps: tuple[PlanStep, ...]
+    blockers: tuple[Blocker, ...]
+    sufficient: bool
+    reclaimable: int
+    """Bytes that all eligible tenants together could give back."""
+    summary: str
+    """One or two sentences for a person: what will be done, or who is in the way."""
+    made_at: int
+
+
+StepOutcome = Literal["freed", "partial", "pending", "refused", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step really brought, as NVML measured it."""
+
+    tenant: str
+    outcome: StepOutcome
+    expected: int
+    freed: int
+    """Bytes."""
+    duration: int
+    """Microseconds from the request to the verdict."""
+    detail: str
+    late: bool = False
+    """Credited after the plan had ended."""
+
+
+PlanOutcome = Literal["satisfied", "insufficient", "failed", "cancelled", "nothing-to-do"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """How a plan ended."""
+
+    plan: ReleasePlan
+    outcome: PlanOutcome
+    steps: tuple[StepResult, ...]
+    freed: int
+    """Bytes, sum over the steps."""
+    available: int
+    """Bytes free for the beneficiary when it ended (reserve and others' reservations apart)."""
+    duration: int
+    detail: str

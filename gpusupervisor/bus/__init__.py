@@ -1,0 +1,1 @@
+"""D-Bus adapters, one per interface, thin; authorization; the ObjectManager."""

@@ -1,0 +1,1 @@
+"""The command line: a D-Bus client that imports no other room."""

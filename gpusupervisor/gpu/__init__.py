@@ -1,0 +1,1 @@
+"""What the driver says: the NVML thread, samples, runtime power state, errors by class."""

@@ -1,0 +1,95 @@
+"""What the driver says at one moment, as frozen values."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+DriverState = Literal[
+    "ok",
+    "starting",  # not asked yet
+    "missing",  # no libnvidia-ml.so.1, or the kernel module is not loaded
+    "mismatch",  # library and kernel module are of different releases
+    "no-gpu",  # the driver works and has no device
+    "denied",  # the device nodes cannot be opened
+    "unresponsive",  # a call did not return within its deadline
+    "failing",  # any other error; tried again with back-off
+    "asleep",  # every GPU sleeps, NVML is closed so that they can
+]
+GpuState = Literal["ok", "asleep", "lost", "failing"]
+MemorySource = Literal["nvml-v2", "nvml-v1", "unified"]
+ProcessKind = Literal["compute", "graphics", "mps"]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """The state of driver and library, in words a person can act on."""
+
+    state: DriverState
+    detail: str = ""
+    """What failed, e.g. "nvmlInit: Driver/library version mismatch"."""
+    impact: str = ""
+    """What that breaks; empty when nothing is broken."""
+    remedy: str = ""
+    """What to do about it; empty when nothing is broken."""
+    version: str = ""
+    """Driver version, e.g. "580.95.05"; empty when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuIdentity:
+    """Which GPU. The UUID is the key; the index is never one (it may change at every boot)."""
+
+    uuid: str
+    name: str
+    pci_bus_id: str
+    """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """Bytes of VRAM on the device. total = reserved + used + free."""
+
+    total: int
+    used: int
+    free: int
+    reserved: int
+    source: MemorySource
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that holds VRAM on one GPU, as NVML lists it (compute, graphics and MPS lists merged by PID)."""
+
+    pid: int
+    used: int | None
+    """Bytes; None when the driver does not say (never read as 0)."""
+    kinds: frozenset[ProcessKind]
+    sm_utilization: int | None = None
+    """Percent of SM time of this process over the last second; None when not asked or not supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One GPU at one moment."""
+
+    identity: GpuIdentity
+    state: GpuState
+    sampled_at: int
+    """Microseconds of the domain clock at which `memory` was read."""
+    memory: GpuMemory | None = None
+    """None while the GPU sleeps, is lost or fails."""
+    processes: tuple[GpuProcess, ...] = ()
+    processes_at: int = 0
+    """When the process list was read: it is dearer than memory and read less often."""
+    attribution_problem: str = ""
+    """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
+    detail: str = ""
+    """What failed, for `lost` and `failing`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All GPUs at one moment, ordered by PCI bus id, and the driver's state."""
+
+    taken_at: int
+    driver: DriverStatus
+    gpus: tuple[GpuSample, ...] = ()

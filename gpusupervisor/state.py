@@ -1,0 +1,119 @@
+"""What the last tick made of the world, as one immutable value; the bus shows this and nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
+from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.tenants.activity.verdict import Activity
+from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.definition import TenantDefinition
+
+CheckState = Literal["ok", "degraded", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One self-check."""
+
+    id: str
+    """E.g. "driver", "attribution", "configuration", "tenant-comfyui"."""
+    state: CheckState
+    summary: str
+    """What is broken, in one sentence."""
+    impact: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """Identity and reachability of an engine."""
+
+    id: str
+    """The tenant's id."""
+    engine: str
+    title: str
+    endpoint: str
+    reachable: bool
+    version: str
+    detail: str
+    """Why it is not reachable; empty when it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that is published."""
+
+    sample: Sample
+    census: Census
+    situation: Situation
+    definitions: Mapping[str, TenantDefinition]
+    """By tenant id, instances included."""
+    activities: Mapping[str, Activity]
+    assessments: Mapping[str, Assessment]
+    engines: Mapping[str, EngineStatus]
+    checks: tuple[Check, ...]
+    automatic: bool
+    status: str
+    """The line of `systemctl status`."""
+    running: Mapping[str, ReleasePlan] = field(default_factory=dict)
+    """By GPU: the plan that is being executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMade:
+    """A plan was made, on request or by itself; nothing has been done."""
+
+    plan: ReleasePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStarted:
+    """A plan's execution begins."""
+
+    plan: ReleasePlan
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    """A step has its outcome (again, when memory came back late)."""
+
+    plan: ReleasePlan
+    result: StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFinished:
+    """A plan has ended."""
+
+    result: PlanResult
+
+
+Event = PlanMade | PlanStarted | StepFinished | PlanFinished
+
+
+class Controller(Protocol):
+    """What the bus may ask of the supervisor. Every method raises `SupervisorError`s only."""
+
+    def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
+        """Make a plan, do nothing. gpu: UUID or "" for the only one; tenant: beneficiary or ""; size: bytes wanted
+        (with a beneficiary: its need in total; 0 = its own need)."""
+
+    async def make_room(self, gpu: str, tenant: str, size: int) -> PlanResult:
+        """Plan and execute; raises Blocked or WontFit when no plan suffices."""
+
+    async def release(self, tenant: str) -> PlanResult:
+        """Ask one tenant for all it can give back on every GPU."""
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read the configuration again; returns the problems that were passed over."""
+
+    async def set_automatic(self, enabled: bool) -> None:
+        """Act by itself, or only observe."""
+
+    def explain(self, tenant: str) -> str:
+        """The effective definition, every value with its source."""
+
+    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+        """Problems of a tenant file that is not installed yet; name ends in .toml or .json."""

@@ -1,0 +1,1 @@
+"""Applications as data: definitions, their catalog, recognition, activity probes and release methods."""

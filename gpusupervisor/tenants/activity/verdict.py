@@ -1,0 +1,54 @@
+"""Activity: three-valued truth with evidence and age."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ActivityState = Literal["absent", "idle", "busy", "stuck", "unknown"]
+ObservationState = Literal["absent", "idle", "busy", "stuck", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one probe saw."""
+
+    probe: str
+    """Kind of the probe, e.g. "ollama", "sm-utilization"."""
+    state: ObservationState
+    reason: str
+    """One clause for a person, e.g. "2 prompts in its queue"."""
+    observed_at: int
+    """Microseconds of the domain clock at which the evidence was taken (not received)."""
+    need: int | None = None
+    """Bytes the engine reports that it wants in total; None when it does not say."""
+    pinned: bool = False
+    """The user asked the engine to keep its memory."""
+    unreachable: bool = False
+    """Nothing listens at the endpoint."""
+    version: str = ""
+    """The engine's version, when the probe learned it."""
+    impact: str = ""
+    remedy: str = ""
+    """Of `stuck`: what it breaks and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The verdict over all probes of one tenant."""
+
+    state: ActivityState
+    reason: str
+    """Why, in one sentence; never empty."""
+    evidence: tuple[str, ...]
+    """One line per observation: "probe: state: reason"."""
+    observed_at: int
+    """The oldest evidence that the verdict rests on."""
+    since: int
+    """When the tenant came into this state."""
+    need: int | None = None
+    pinned: bool = False
+    unreachable: bool = False
+    impact: str = ""
+    remedy: str = ""
+
+
+UNOBSERVED = Activity("unknown", "not observed yet", (), 0, 0)

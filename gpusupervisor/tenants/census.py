@@ -1,0 +1,60 @@
+"""Census: every process that holds VRAM attributed to a tenant, the desktop's or nobody's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpusupervisor.processes.identity import ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process on one GPU."""
+
+    gpu: str
+    pid: int
+    used: int | None
+    """Bytes; None when the driver does not say."""
+    identity: ProcessIdentity | None
+    """None for a PID that is gone, a zombie, or of another PID namespace: its bytes are unattributed."""
+    tenant: str = ""
+    """Tenant id; empty for unmanaged and unattributed holders."""
+    why: str = ""
+    """What it was recognised by, e.g. "unit ollama.service"."""
+    sm_utilization: int | None = None
+    orphan: bool = False
+    """Its engine's server is gone: nobody can be asked for this memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPresence:
+    """A tenant that is on the machine: its instance, endpoint, processes and holdings."""
+
+    id: str
+    definition_id: str
+    endpoint: str
+    """URL; empty when it has none."""
+    holders: tuple[Holder, ...] = ()
+    holdings: Mapping[str, int] = field(default_factory=dict)
+    """GPU UUID to known bytes."""
+    unknown_on: frozenset[str] = frozenset()
+    """GPUs on which a process of unknown size holds memory: holdings are a lower bound there."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAccount:
+    """Where the memory of one GPU is. used = tenants + unmanaged + unattributed (reserved is apart)."""
+
+    gpu: str
+    tenants: Mapping[str, int]
+    unmanaged: tuple[Holder, ...]
+    unattributed: int
+    """used - known holdings; 0 when holdings exceed used (they are sampled at different moments)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """All of it at one moment."""
+
+    tenants: Mapping[str, TenantPresence]
+    """By tenant id: every definition, present or not, and every instance seen."""
+    gpus: Mapping[str, GpuAccount]

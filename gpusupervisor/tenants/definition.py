@@ -1,0 +1,165 @@
+"""A tenant definition: an application described as data.
+
+The values here are what `schema.py` makes of a TOML or JSON file. Bytes are int; durations are microseconds
+(int) or `INFINITY`; expressions are JMESPath source text that the schema has compiled once to check it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpusupervisor.clock import UNKNOWN as INFINITY
+
+ActivityPolicy = Literal["any", "all"]
+WhenBusy = Literal["deferred", "refused", "destructive"]
+NEEDS_AUTO = "auto"
+"""`needs-vram = "auto"`: what the engine itself reports it wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How a tenant's processes are recognised: any of; units beat containers beat executables beat command lines.
+
+    All patterns are shell globs (fnmatch, case-sensitive).
+    """
+
+    units: tuple[str, ...] = ()
+    """System units."""
+    user_units: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    """Container ids or cgroup path globs, e.g. "*/docker-*.scope" (compared with the whole cgroup path)."""
+    executables: tuple[str, ...] = ()
+    """Compared with /proc/PID/exe or, where that is hidden, with argv[0]; also of every ancestor."""
+    command_lines: tuple[str, ...] = ()
+    """Compared with the arguments joined by single spaces."""
+    comms: tuple[str, ...] = ()
+    """Kernel task names; last resort, for processes that rewrite their command line (VLLM::EngineCor)."""
+    graphics_only: bool = False
+    """Only processes of the graphics list count (browsers' GPU processes, compositors)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a tenant's own HTTP API is."""
+
+    url: str
+    """Scheme, host, port, e.g. "http://127.0.0.1:11434"."""
+    port_flags: tuple[str, ...] = ()
+    """Command-line flags of its processes that name the real port, e.g. ("--port",): the last one seen wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """One probe of a tenant's activity.
+
+    kind: "ollama", "comfyui" (named probes), "http", "prometheus", "vram", "sm-utilization", "cpu".
+    """
+
+    kind: str
+    get: str = ""
+    """http, prometheus: path at the endpoint."""
+    first: str = ""
+    """http: a passive path asked first; when `asleep_when` is true of its answer, `get` is not sent."""
+    asleep_when: str = ""
+    """http: JMESPath over the answer of `first`; true means asleep, hence idle."""
+    busy_when: str = ""
+    """http: JMESPath; true = busy, false = idle, anything else (null too) = unknown."""
+    busy_metrics: tuple[str, ...] = ()
+    """prometheus: metric names; busy when the sum of any is above 0, unknown when none is there."""
+    idle_after: int = 0
+    """vram, sm-utilization, cpu: idle only after quiet for this long (microseconds)."""
+    threshold: float = 0.0
+    """sm-utilization, cpu: percent at or below which it is quiet; vram: bytes of change that count as life."""
+    timeout: int = 2_000_000
+    """http, prometheus: deadline in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivitySpec:
+    """How the probes make one verdict."""
+
+    probes: tuple[ProbeSpec, ...]
+    """The first is the authority; the others corroborate: any that sees life makes the tenant busy."""
+    stuck_after: int = 300_000_000
+    """A tenant that claims to run without any sign of life for this long is `stuck` (microseconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """A list of items to release one by one."""
+
+    get: str
+    items: str
+    """JMESPath to a list of strings or numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRequirement:
+    """A release that misbehaves in older engines is not sent to them."""
+
+    get: str
+    value: str
+    """JMESPath to the version string in the answer of `get`."""
+    minimum: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseMethod:
+    """One rung of the ladder by which a tenant is asked for its VRAM."""
+
+    method: Literal["http"]
+    verb: str
+    """"GET", "POST", "DELETE", "PUT"."""
+    path: str
+    """May contain {item}, percent-encoded when filled in."""
+    query: tuple[tuple[str, str], ...] = ()
+    json: object = None
+    """Body; every string in it that contains {item} has it filled in."""
+    headers: tuple[tuple[str, str], ...] = ()
+    for_each: ForEach | None = None
+    success_when: str = ""
+    """JMESPath over the JSON answer; must be true. Empty: any 2xx answer counts as accepted."""
+    when_busy: WhenBusy = "destructive"
+    """What the engine does with it while it works: `deferred` until done, `refused`, or `destructive`."""
+    version: VersionRequirement | None = None
+    settle: int = 10_000_000
+    """How long the memory may take to come back (microseconds)."""
+    timeout: int = 10_000_000
+    """Deadline of one request (microseconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDefinition:
+    """An application as data."""
+
+    id: str
+    """File name without suffix; [A-Za-z0-9._:@-]{1,64}."""
+    title: str
+    match: Match
+    engine: str = ""
+    """Name of the engine whose API and configuration we can read; empty for plain tenants."""
+    priority: int = 50
+    """0 to 100; higher matters more. A tenant is only asked on behalf of one of higher priority."""
+    protected: bool = False
+    """Never in a plan."""
+    per_instance: bool = False
+    """Each unit, container or port that matches is a tenant of its own."""
+    endpoint: Endpoint | None = None
+    activity: ActivitySpec | None = None
+    """None: activity is always unknown, so never released."""
+    release: tuple[ReleaseMethod, ...] = ()
+    needs_vram: int | None = None
+    """Bytes a busy tenant needs in total; None = "auto", what the engine reports."""
+    floor: int = 0
+    """Bytes it keeps after a release, until a release has shown the real figure."""
+    less_helps: bool = False
+    """As beneficiary: a plan that cannot reach its need is still worth executing."""
+    release_pinned: bool = False
+    """Release also what the user pinned (Ollama keep_alive = -1)."""
+    idle_release_after: int = INFINITY
+    """Release after this long idle, without any beneficiary (microseconds)."""
+    min_residency: int = 60_000_000
+    """Never asked sooner after its memory came (microseconds)."""
+    cooldown: int = 30_000_000
+    """Not asked again sooner after a release was tried (microseconds)."""
+    release_budget: int = 12
+    """Releases within an hour at most."""

@@ -1,0 +1,1 @@
+"""How a tenant is asked for its VRAM."""
