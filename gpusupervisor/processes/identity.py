@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+INTERPRETERS = ("python", "node", "ruby", "perl", "java")
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessKey:
@@ -41,9 +43,20 @@ class ProcessIdentity:
 
     @property
     def name(self) -> str:
-        """What to call it before a person: the executable's or first argument's base name, or comm."""
+        """What to call it before a person: "blender", or "python3 main.py" where an interpreter says little."""
         for candidate in (self.executable, *self.command_line[:1]):
             base = candidate.rsplit("/", 1)[-1].strip()
             if base:
-                return base
+                return f"{base} {self._script}".rstrip() if base.startswith(INTERPRETERS) else base
         return self.comm
+
+    @property
+    def _script(self) -> str:
+        """What an interpreter runs: the base name of its first argument, or its module."""
+        arguments = iter(self.command_line[1:])
+        for argument in arguments:
+            if argument == "-m":
+                return f"-m {next(arguments, '')}"
+            if not argument.startswith("-"):
+                return argument.rsplit("/", 1)[-1]
+        return ""

@@ -32,7 +32,7 @@ class TenantPresence:
     id: str
     definition_id: str
     endpoint: str
-    """URL; empty when it has none."""
+    """URL; empty when it has none, or when another tenant is at the address that would be taken for granted."""
     holders: tuple[Holder, ...] = ()
     holdings: Mapping[str, int] = field(default_factory=dict)
     """GPU UUID to known bytes."""
@@ -49,6 +49,8 @@ class GpuAccount:
     unmanaged: tuple[Holder, ...]
     unattributed: int
     """used - known holdings; 0 when holdings exceed used (they are sampled at different moments)."""
+    unattributed_holders: tuple[Holder, ...] = ()
+    """PIDs that the driver lists and nobody is behind any more; their bytes are within `unattributed`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,11 @@ class Match:
     comms: tuple[str, ...] = ()
     """Kernel task names; last resort, for processes that rewrite their command line (VLLM::EngineCor)."""
     graphics_only: bool = False
-    """Only processes of the graphics list count (browsers' GPU processes, compositors)."""
+    """Only processes of the graphics list count (browsers' GPU processes, compositors), and not their children:
+    a compositor starts everything else on a desktop."""
+    runners: tuple[str, ...] = ()
+    """Command lines of the workers that a server of this tenant starts. One below its server is the tenant's,
+    whatever its executable; one whose server is gone is an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,9 @@ class TenantDefinition:
     engine: str = ""
     """Name of the engine whose API and configuration we can read; empty for plain tenants."""
     priority: int = 50
-    """0 to 100; higher matters more. A tenant is only asked on behalf of one of higher priority."""
+    """0 to 100: how much its work matters. A tenant is only asked on behalf of one of higher priority."""
+    idle_priority: int | None = None
+    """What its memory counts while it is idle; None = half of `priority`, so that equals yield to each other."""
     protected: bool = False
     """Never in a plan."""
     per_instance: bool = False
@@ -163,3 +169,8 @@ class TenantDefinition:
     """Not asked again sooner after a release was tried (microseconds)."""
     release_budget: int = 12
     """Releases within an hour at most."""
+
+    @property
+    def priority_when_idle(self) -> int:
+        """The priority that counts while it is idle."""
+        return self.priority // 2 if self.idle_priority is None else self.idle_priority

@@ -1,0 +1,135 @@
+"""The files of /proc/PID and of the cgroup tree, read within bounds; what is gone or not permitted reads as nothing."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.processes.identity import ProcessKey
+
+MAX_ARGUMENTS = 64
+MAX_COMMAND_LINE = 4096
+"""Bytes."""
+_MAX_FILE = 64 * 1024
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""What steers a terminal or hides text, bidirectional overrides included."""
+_DEAD = frozenset({"Z", "X", "x"})
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What /proc/PID/stat says that we need."""
+
+    key: ProcessKey
+    parent_pid: int
+    comm: str
+    cpu_time: int
+    """Microseconds, user and system."""
+
+
+def parse_stat(content: bytes) -> Stat | None:
+    """A process that lives; None for a zombie and for text that is no stat line.
+
+    The task name is in parentheses and may itself hold parentheses, spaces and line breaks.
+    """
+    head, opening, rest = content.partition(b"(")
+    comm, closing, tail = rest.rpartition(b")")
+    fields = tail.split()
+    if not opening or not closing or len(fields) < 20:
+        return None
+    try:
+        pid, parent, start = int(head), int(fields[1]), int(fields[19])
+        ticks = int(fields[11]) + int(fields[12])
+        state = fields[0].decode("ascii")
+    except ValueError:
+        return None
+    if state in _DEAD:
+        return None
+    return Stat(ProcessKey(pid, start), parent, _clean(comm), ticks * MICROSECONDS // _TICKS)
+
+
+def _clean(raw: bytes) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", raw.decode("utf-8", "replace"))
+
+
+def _read(path: str, limit: int = _MAX_FILE) -> bytes | None:
+    """The first bytes of a file; None when it cannot be read (any more)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, limit)
+    except OSError:  # ESRCH: the process went while its file was open
+        return None
+    finally:
+        os.close(descriptor)
+
+
+class Procfs:
+    """One /proc."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+
+    def stat(self, pid: int) -> Stat | None:
+        """Key, parent and CPU time of a living process."""
+        content = _read(f"{self._root}/{pid}/stat", 4096)
+        found = parse_stat(content) if content else None
+        return found if found and found.key.pid == pid else None
+
+    def cgroup(self, pid: int) -> str:
+        """The text of the cgroup file; empty when it cannot be read."""
+        lines = (_read(f"{self._root}/{pid}/cgroup") or b"").split(b"\n")
+        return "\n".join(_clean(line) for line in lines)
+
+    def uid(self, pid: int) -> int | None:
+        """The real user; None when the process is gone. (The folder's owner is root for undumpable processes.)"""
+        found = re.search(rb"^Uid:\s+(\d{1,10})\b", _read(f"{self._root}/{pid}/status") or b"", re.MULTILINE)
+        return int(found[1]) if found else None
+
+    def command_line(self, pid: int) -> tuple[str, ...]:
+        """The arguments, capped in number and length, without control characters."""
+        content = (_read(f"{self._root}/{pid}/cmdline", MAX_COMMAND_LINE) or b"").rstrip(b"\0")
+        return tuple(_clean(argument) for argument in content.split(b"\0")[:MAX_ARGUMENTS]) if content else ()
+
+    def link(self, pid: int, name: str) -> str | None:
+        """Where "exe" or "cwd" leads; empty when there is none (kernel threads), None when not permitted."""
+        try:
+            target = os.readlink(f"{self._root}/{pid}/{name}".encode())
+        except PermissionError:
+            return None
+        except OSError:
+            return ""
+        return _clean(target).removesuffix(" (deleted)")
+
+
+class CpuTimes:
+    """CPU time of processes and cgroups, in microseconds."""
+
+    def __init__(self, proc: Procfs, cgroup_root: Path) -> None:
+        self._proc = proc
+        self._roots = tuple(f"{cgroup_root}{folder}" for folder in ("", "/unified", "/systemd"))
+        """v2; then the two places that have systemd's hierarchy where v1 is still in use."""
+
+    def of_process(self, key: ProcessKey) -> int | None:
+        """None when that very process is gone."""
+        stat = self._proc.stat(key.pid)
+        return stat.cpu_time if stat and stat.key == key else None
+
+    def of_cgroup(self, cgroup: str) -> int | None:
+        """The cgroup's own account or, where there is none (v1), the sum over its living processes."""
+        if not cgroup.startswith("/") or not cgroup.strip("/") or ".." in cgroup.split("/"):
+            return None
+        for root in self._roots:
+            usage = re.search(rb"^usage_usec (\d{1,20})$", _read(f"{root}{cgroup}/cpu.stat") or b"", re.MULTILINE)
+            if usage:
+                return int(usage[1])
+        for root in self._roots:
+            members = _read(f"{root}{cgroup}/cgroup.procs")
+            if members is not None:
+                stats = (self._proc.stat(int(pid)) for pid in members.split() if pid.isdigit())
+                return sum(stat.cpu_time for stat in stats if stat)
+        return None

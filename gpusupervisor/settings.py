@@ -1,0 +1,68 @@
+"""The daemon's own settings, `gpusupervisor.toml`, layered as tenant files are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpusupervisor.configuration.checking import TableReader
+from gpusupervisor.configuration.document import DocumentError, Problem, Table, read_document
+from gpusupervisor.configuration.layers import Contribution, Finding, stack
+
+LAYERS = (
+    Path("/usr/lib/gpusupervisor/gpusupervisor.toml"),
+    Path("/etc/gpusupervisor/gpusupervisor.toml"),
+    Path("/run/gpusupervisor/gpusupervisor.toml"),
+)
+"""The later file wins, key by key."""
+
+_MILLISECOND = 1000
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the daemon goes about its work. Bytes and microseconds."""
+
+    automatic: bool = True
+    """Make room by itself; false: only observe, and act when asked over D-Bus."""
+    reserve: int = 600 << 20
+    """VRAM kept free for the desktop on every GPU."""
+    reservation: int = 45 * _SECOND
+    """How long room just made is kept for its beneficiary."""
+    interval: int = _SECOND
+    """Between two looks while something is busy or memory moves."""
+    idle_interval: int = 3 * _SECOND
+    """Between two looks while all is idle."""
+
+
+def load_settings(layers: Sequence[Path] = LAYERS) -> tuple[Settings, tuple[Problem, ...]]:
+    """The effective settings and the problems; a file with a problem is passed over whole, the others count."""
+    contributions: list[Contribution] = []
+    problems: list[Problem] = []
+    for path in layers:
+        try:
+            contributions.append(Contribution(str(path), read_document(path)))
+        except FileNotFoundError:
+            continue
+        except DocumentError as error:
+            problems.append(Problem(str(path), "", str(error)))
+    stacked = stack({}, contributions, check_settings)
+    return stacked.value or Settings(), (*problems, *stacked.problems)
+
+
+def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
+    """The settings in a table, and everything that is wrong with it."""
+    findings: list[Finding] = []
+    reader = TableReader(table, findings)
+    fallback = Settings()
+    settings = Settings(
+        automatic=reader.boolean("automatic", fallback.automatic),
+        reserve=reader.size("reserve", fallback.reserve),
+        reservation=reader.duration("reservation", fallback.reservation, 0, 3600 * _SECOND),
+        interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, 60 * _SECOND),
+        idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, 600 * _SECOND),
+    )
+    reader.finish()
+    if settings.idle_interval < settings.interval and not findings:
+        reader.complain("idle-interval", "is shorter than interval; allowed: as long or longer")
+    return settings, findings

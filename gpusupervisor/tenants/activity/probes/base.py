@@ -1,0 +1,60 @@
+"""What every probe is given and is."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpusupervisor.engine_http import BadAnswer, EngineHttp, HttpError, NotAllowed, Unreachable
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.tenants.activity.verdict import Observation
+from gpusupervisor.tenants.census import TenantPresence
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeContext:
+    """Everything a probe may look at. Instants are microseconds of the domain clock."""
+
+    now: int
+    realtime: int
+    """The wall-clock microseconds (Unix epoch) of `now`: engines write wall-clock times."""
+    presence: TenantPresence
+    measured_at: int
+    """When the driver was asked for what `presence` holds."""
+    http: EngineHttp
+    cpu_time: int | None = None
+    """CPU microseconds its processes have used so far, read at `now`; None when unknown."""
+
+
+class Probe(Protocol):
+    """One way to see one tenant's work; keeps what it saw before."""
+
+    kind: str
+    asks_engine: bool
+    """Its evidence is fetched at each look, from the engine's API."""
+    timeout: int
+    """Microseconds after which a look has failed."""
+    wants_cpu: bool
+    """It needs `ProbeContext.cpu_time`."""
+
+    async def observe(self, context: ProbeContext) -> Observation:
+        """Look once. What the engine does wrong is an observation, never an exception."""
+
+
+async def ask(context: ProbeContext, path: str, timeout: int) -> object:  # noqa: ASYNC109
+    """The JSON that the tenant's endpoint answers. Raises HttpError."""
+    answer = await context.http.get(context.presence.endpoint, path, timeout=timeout, remote=True)
+    if not answer.ok:
+        raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}")
+    return answer.json()
+
+
+def unanswered(kind: str, error: HttpError, context: ProbeContext) -> Observation:
+    """The observation when the engine could not be asked: never idle."""
+    if isinstance(error, Unreachable):
+        return Observation(kind, "absent", str(error), context.now, unreachable=True)
+    reason = f"its API cannot be asked: {error}" if isinstance(error, NotAllowed) else f"its API {error}"
+    return Observation(kind, "unknown", reason, context.now)
+
+
+def count(value: object) -> int | None:
+    """A JSON number that counts something; None for anything else (true is not 1)."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,74 @@
+"""Probe `prometheus`: the sum of some metrics that count running and waiting work."""
+
+import asyncio
+import math
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from gpusupervisor.engine_http import BadAnswer, HttpError
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.tenants.activity.probes.base import ProbeContext, unanswered
+from gpusupervisor.tenants.activity.verdict import Observation
+from gpusupervisor.tenants.definition import ProbeSpec
+
+MAX_WANTED = 64 << 10
+"""Characters of metric lines that are parsed."""
+PARSER = "prometheus_client.parser"
+
+
+class PrometheusProbe:
+    """Busy when the metrics add up to more than nothing; unknown when none of them is there."""
+
+    asks_engine = True
+    wants_cpu = False
+
+    def __init__(self, spec: ProbeSpec) -> None:
+        self.kind = spec.kind
+        self.timeout = spec.timeout
+        self._path = spec.get
+        self._metrics = spec.busy_metrics
+        self._line = re.compile(rf"(?:{'|'.join(map(re.escape, spec.busy_metrics))})[{{\s]")
+
+    async def observe(self, context: ProbeContext) -> Observation:
+        """See `Probe`."""
+        try:
+            values = await self._values(context)
+        except HttpError as error:
+            return unanswered(self.kind, error, context)
+        if not values:
+            return Observation(self.kind, "unknown", "its metrics do not say whether it works", context.now)
+        if sum(values) > 0:
+            return Observation(self.kind, "busy", "its metrics count work", context.now)
+        return Observation(self.kind, "idle", "its metrics count no work", context.now)
+
+    async def _values(self, context: ProbeContext) -> Sequence[float]:
+        answer = await context.http.get(context.presence.endpoint, self._path, timeout=self.timeout, remote=True)
+        if not answer.ok:
+            raise BadAnswer(f"answered {harmless(self._path, 60)} with status {answer.status}")
+        # Only the wanted lines are parsed: engines answer thousands, and the parser is slow.
+        wanted = [line for line in answer.text().split("\n") if self._line.match(line)]
+        if not wanted:
+            return ()
+        exposition = "\n".join(wanted) + "\n"
+        if len(exposition) > MAX_WANTED:
+            raise BadAnswer("answered more lines of its busy metrics than can be believed")
+        if PARSER not in sys.modules:
+            await asyncio.to_thread(import_module, PARSER)
+        return _parse(exposition)
+
+
+def _parse(exposition: str) -> tuple[float, ...]:
+    """Raises BadAnswer."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        values = tuple(
+            sample.value for family in text_string_to_metric_families(exposition) for sample in family.samples
+        )
+    except (ValueError, IndexError, KeyError):
+        raise BadAnswer("answered metrics that cannot be read") from None
+    if any(value < 0 or not math.isfinite(value) for value in values):
+        raise BadAnswer("answered metrics that count nothing countable")
+    return values

@@ -1,0 +1,167 @@
+"""Keeps every tenant's activity up to date without ever waiting for a slow engine."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.tenants.activity.combine import judge
+from gpusupervisor.tenants.activity.cpu_time import cpu_time_of
+from gpusupervisor.tenants.activity.probes.base import ProbeContext
+from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity, ActivityState
+from gpusupervisor.tenants.activity.watched import Watched
+from gpusupervisor.tenants.census import Census, TenantPresence
+from gpusupervisor.tenants.definition import TenantDefinition
+
+CpuTime = Callable[[TenantPresence], Awaitable[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often tenants are looked at, in microseconds; what is busy or has just changed, at every call."""
+
+    quiet: int = 5_000_000
+    """Idle, absent and stuck ones."""
+    unknown: int = 2_000_000
+    grace: int = 100_000
+    """How long one call of `look` waits for answers; later ones are used at the next call."""
+    slack: int = 250_000
+    """How much early a look may be, so that a tick of the same length does not miss every second one."""
+
+    def interval(self, state: ActivityState) -> int:
+        """Time until the next look at a tenant of this state."""
+        if state == "busy":
+            return 0
+        return self.unknown if state == "unknown" else self.quiet
+
+
+DEFAULT_CADENCE = Cadence()
+
+
+class ActivityTracker:
+    """Runs the probes of all tenants; at most one look per tenant is under way at any time."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        http: EngineHttp,
+        *,
+        cpu_time: CpuTime = cpu_time_of,
+        cadence: Cadence = DEFAULT_CADENCE,
+    ) -> None:
+        self._clock = clock
+        self._http = http
+        self._cpu_time = cpu_time
+        self._cadence = cadence
+        self._watched: dict[str, Watched] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def look(
+        self, census: Census, definitions: Mapping[str, TenantDefinition], measured_at: int
+    ) -> Mapping[str, Activity]:
+        """Look at the tenants that are due and return what is known of all of them, by tenant id.
+
+        measured_at: when the driver was asked for what the census holds.
+        """
+        self._follow(census, definitions, measured_at)
+        now = self._clock.now()
+        started = [watched for watched in self._watched.values() if watched.is_due(now + self._cadence.slack)]
+        looks = [(watched.slow, self._start(watched)) for watched in started]
+        awaited = [task for slow, task in looks if not slow]
+        if awaited:
+            await asyncio.wait(awaited, timeout=self._cadence.grace / MICROSECONDS)
+        for watched in self._watched.values():
+            self._judge(watched)
+        return self.activities()
+
+    async def recheck(self, tenant_id: str) -> Activity:
+        """A fresh verdict: what the engine's API said before this call does not count.
+
+        Takes no longer than the probes' timeouts. Unknown when the tenant is not watched.
+        """
+        watched = self._watched.get(tenant_id)
+        if watched is None:
+            return UNOBSERVED
+        called_at = self._clock.now()
+        await self._finish(watched)
+        if not watched.in_flight and (watched.started_at < called_at or watched.task is None):
+            watched.distrust_engine(called_at)
+            if watched.probes:
+                self._start(watched)
+        await self._finish(watched)
+        if watched.in_flight:
+            watched.distrust_engine(called_at)
+        self._judge(watched)
+        return watched.activity
+
+    def activities(self) -> Mapping[str, Activity]:
+        """What is known of every tenant, by id."""
+        return {tenant_id: watched.activity for tenant_id, watched in self._watched.items()}
+
+    def version(self, tenant_id: str) -> str:
+        """The version of a tenant's engine, where a probe learned it; empty otherwise."""
+        watched = self._watched.get(tenant_id)
+        return watched.version if watched else ""
+
+    async def close(self) -> None:
+        """End every look that is under way; the HTTP client stays open."""
+        for watched in self._watched.values():
+            self._retire(watched)
+        self._watched.clear()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    def _follow(self, census: Census, definitions: Mapping[str, TenantDefinition], measured_at: int) -> None:
+        """Watch the tenants of the census and no others; a changed description starts afresh."""
+        for tenant_id in self._watched.keys() - census.tenants.keys():
+            self._retire(self._watched.pop(tenant_id))
+        for tenant_id, presence in census.tenants.items():
+            spec = definitions[tenant_id].activity
+            watched = self._watched.get(tenant_id)
+            if watched is None or watched.spec != spec or watched.presence.endpoint != presence.endpoint:
+                watched = self._replace(tenant_id, Watched(presence, spec, self._clock.now()))
+            watched.take_census(presence, measured_at)
+
+    def _replace(self, tenant_id: str, fresh: Watched) -> Watched:
+        old = self._watched.get(tenant_id)
+        if old is not None:
+            self._retire(old)
+            fresh.activity = old.activity
+        self._watched[tenant_id] = fresh
+        return fresh
+
+    def _retire(self, watched: Watched) -> None:
+        if watched.task is not None and watched.in_flight:
+            watched.task.cancel()
+            self._leaving.add(watched.task)
+            watched.task.add_done_callback(self._leaving.discard)
+
+    def _start(self, watched: Watched) -> asyncio.Task[None]:
+        watched.started_at = self._clock.now()
+        watched.task = asyncio.create_task(self._observe(watched), name=f"look at {watched.presence.id}")
+        return watched.task
+
+    async def _observe(self, watched: Watched) -> None:
+        presence, measured_at = watched.presence, watched.measured_at
+        cpu_time = await self._cpu_time(presence) if watched.wants_cpu else None
+        now = self._clock.now()
+        await watched.observe(ProbeContext(now, self._clock.realtime(now), presence, measured_at, self._http, cpu_time))
+        watched.slow = self._clock.now() - watched.started_at > self._cadence.grace
+
+    async def _finish(self, watched: Watched) -> None:
+        if watched.task is not None and watched.in_flight:
+            await asyncio.wait({watched.task}, timeout=watched.patience / MICROSECONDS)
+
+    def _judge(self, watched: Watched) -> None:
+        before = watched.activity
+        now = self._clock.now()
+        watched.activity = judge(
+            watched.observations,
+            watched.presence,
+            before,
+            growth=watched.growth,
+            now=now,
+            freshness=3 * self._cadence.quiet + watched.patience,
+        )
+        interval = self._cadence.interval(watched.activity.state) if before.state == watched.activity.state else 0
+        watched.due_at = watched.started_at + interval

@@ -1,0 +1,164 @@
+"""Matching: which definition a process belongs to, decided from who it is and nothing else (pure).
+
+Units beat containers beat executables beat command lines beat kernel task names. Within a class the pattern with
+more literal characters wins, then the definition's id. A worker below its server is its server's, whatever its
+own executable is called: Ollama and llama.cpp both ship a `llama-server`.
+"""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.gpu.sample import ProcessKind
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.tenants.definition import Match, TenantDefinition
+from gpusupervisor.tenants.instances import (
+    instance_label,
+    port_on_command_line,
+    service_name,
+    tenant_id,
+)
+from gpusupervisor.tenants.schema import literal_length
+
+# Classes of evidence, strongest first.
+_UNIT, _CONTAINER, _WORKER, _EXECUTABLE, _BELOW, _COMMAND_LINE, _COMM = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What a process was recognised as."""
+
+    definition_id: str
+    instance: str
+    """The instance's label; empty for the plain tenant."""
+    tenant: str
+    """Tenant id, e.g. "comfyui" or "comfyui@8189"."""
+    why: str
+    """For a person, e.g. "unit ollama.service"."""
+    port: int | None = None
+    """Where the command line of its server says that it listens."""
+    orphan: bool = False
+    """A worker whose server is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    rank: int
+    literal: int
+    why: str
+
+
+def match_process(
+    identity: ProcessIdentity,
+    kinds: Set[ProcessKind],
+    definitions: Iterable[TenantDefinition],
+    ancestors: Sequence[ProcessIdentity],
+) -> Recognition | None:
+    """The definition and instance of a process; None when it matches nothing.
+
+    ancestors: parent first; the ones that are gone or unreadable left out.
+    """
+    best: tuple[tuple[int, int, str], TenantDefinition, str] | None = None
+    for definition in definitions:
+        if definition.match.graphics_only and "graphics" not in kinds:
+            continue
+        for hit in _hits(definition.match, identity, ancestors):
+            order = (hit.rank, -hit.literal, definition.id)
+            if best is None or order < best[0]:
+                best = (order, definition, hit.why)
+    if best is None:
+        return None
+    _, definition, why = best
+    port = _server_port(definition, identity, ancestors)
+    label = instance_label(definition, identity, port)
+    return Recognition(
+        definition.id,
+        label,
+        tenant_id(definition, label),
+        why,
+        port,
+        _is_orphan(definition, identity, ancestors),
+    )
+
+
+def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> Iterator[_Hit]:
+    """Every way in which the process matches, at most one of each class."""
+    own = _executable(identity)
+    yield from _hit(_UNIT, match.units, identity.unit, "unit ")
+    yield from _hit(_UNIT, match.user_units, identity.user_unit, "user unit ")
+    if identity.container:
+        yield from _hit(_CONTAINER, match.containers, identity.container, "container ")
+        yield from _hit(_CONTAINER, match.containers, identity.cgroup, "container ")
+    yield from _hit(_EXECUTABLE, match.executables, own, "executable ")
+    yield from _hit(_COMMAND_LINE, match.command_lines, _joined(identity), "command line ")
+    yield from _hit(_COMM, match.comms, identity.comm, "process name ")
+    if not match.graphics_only:
+        worker = _longest(match.runners, _joined(identity)) >= 0
+        for ancestor in ancestors:
+            above = _executable(ancestor)
+            yield from _hit(_WORKER if worker else _BELOW, match.executables, above, "below ")
+
+
+def _hit(rank: int, patterns: Sequence[str], text: str, label: str) -> Iterator[_Hit]:
+    literal = _longest(patterns, text)
+    if literal >= 0:
+        yield _Hit(rank, literal, label + harmless(text))
+
+
+def _longest(patterns: Sequence[str], text: str) -> int:
+    """Literal characters of the most specific pattern that matches; -1 when none does."""
+    if not text:
+        return -1
+    return max((literal for compiled, literal in _compiled(tuple(patterns)) if compiled(text)), default=-1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(patterns: tuple[str, ...]) -> tuple[tuple[Callable[[str], object], int], ...]:
+    return tuple((re.compile(fnmatch.translate(each)).match, literal_length(each)) for each in patterns)
+
+
+def _executable(identity: ProcessIdentity) -> str:
+    """The executable or, where that is hidden, argv[0]; a bare name counts as in some folder ("/ollama")."""
+    text = identity.executable or "".join(identity.command_line[:1])
+    return text if "/" in text or not text else f"/{text}"
+
+
+def _joined(identity: ProcessIdentity) -> str:
+    return " ".join(identity.command_line)
+
+
+def _server_port(
+    definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]
+) -> int | None:
+    """The port of the outermost process of the same tenant: a worker's own port is not the tenant's."""
+    below_server = False
+    for ancestor in reversed(ancestors):
+        is_server = _longest(definition.match.executables, _executable(ancestor)) >= 0
+        is_kin = is_server or _longest(definition.match.command_lines, _joined(ancestor)) >= 0
+        if is_kin or (service_name(identity) and ancestor.cgroup == identity.cgroup):
+            port = port_on_command_line(definition.endpoint, ancestor.command_line)
+            if port is not None:
+                return port
+        below_server = below_server or is_server
+    return None if below_server else port_on_command_line(definition.endpoint, identity.command_line)
+
+
+def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:
+    """A worker that init or a service manager has inherited, and that no unit or container still runs."""
+    if not definition.engine or _longest(definition.match.runners, _joined(identity)) < 0:
+        return False
+    if service_name(identity) or identity.container:
+        return False
+    parent = ancestors[0] if ancestors and ancestors[0].key.pid == identity.parent_pid else None
+    return identity.parent_pid == 1 or (parent is not None and parent.comm in ("systemd", "init"))
+
+
+def ancestors_of(identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> tuple[ProcessIdentity, ...]:
+    """The identities of a process's ancestors, parent first; those that are not known left out."""
+    found = (identities.get(key.pid) for key in identity.ancestors)
+    return tuple(
+        ancestor for ancestor, key in zip(found, identity.ancestors, strict=True) if ancestor and ancestor.key == key
+    )

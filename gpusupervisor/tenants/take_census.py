@@ -1,0 +1,134 @@
+"""Taking the census: every byte of VRAM is a tenant's, an unmanaged process's, or unattributed (pure)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gpusupervisor.gpu.sample import GpuProcess, GpuSample, Sample
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
+from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.instances import with_port
+from gpusupervisor.tenants.recognizer import Recognizer
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is gathered of one tenant while the processes are gone through."""
+
+    definition: TenantDefinition
+    definition_id: str
+    port: int | None = None
+    holders: list[Holder] = field(default_factory=list)
+
+    def presence(self, tenant: str) -> TenantPresence:
+        holdings: dict[str, int] = {}
+        for holder in self.holders:
+            if holder.used is not None:
+                holdings[holder.gpu] = holdings.get(holder.gpu, 0) + holder.used
+        endpoint = self.definition.endpoint
+        url = endpoint.url if endpoint else ""
+        return TenantPresence(
+            id=tenant,
+            definition_id=self.definition_id,
+            endpoint=url if self.port is None or not url else with_port(url, self.port),
+            holders=tuple(self.holders),
+            holdings=holdings,
+            unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
+        )
+
+
+def take_census(
+    sample: Sample, identities: Mapping[int, ProcessIdentity], catalog: Catalog, recognizer: Recognizer
+) -> Census:
+    """Attribute every process of the sample.
+
+    identities: by PID, of the sample's processes and of their ancestors (`ProcessReader.identify` gives both).
+    A PID that is not in it is dead, a zombie, or of another PID namespace.
+    """
+    found: dict[str, _Found] = {
+        each.id: _Found(each, each.id.partition("@")[0])
+        for each in (*catalog.definitions.values(), *catalog.instances.values())
+    }
+    accounts = {
+        gpu.identity.uuid: _account(gpu, _holders(gpu, identities, catalog, recognizer, found)) for gpu in sample.gpus
+    }
+    presences = {tenant: each.presence(tenant) for tenant, each in found.items()}
+    return Census(_with_own_endpoints(presences, found), accounts)
+
+
+def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str, _Found]) -> dict[str, TenantPresence]:
+    """Nobody is asked in another's place: of those at one address, only who is known to be there keeps it."""
+    sharing = Counter(each.endpoint for each in presences.values() if each.holders)
+    return {
+        tenant: replace(each, endpoint="")
+        if "@" in tenant and each.holders and sharing[each.endpoint] > 1 and found[tenant].port is None
+        else each
+        for tenant, each in presences.items()
+    }
+
+
+def _holders(
+    gpu: GpuSample,
+    identities: Mapping[int, ProcessIdentity],
+    catalog: Catalog,
+    recognizer: Recognizer,
+    found: dict[str, _Found],
+) -> list[Holder]:
+    """The processes of one GPU; those of tenants are also noted in `found`. None when the list is not believed."""
+    if gpu.attribution_problem:
+        return []
+    return [_holder(gpu.identity.uuid, process, identities, catalog, recognizer, found) for process in gpu.processes]
+
+
+def _holder(
+    gpu: str,
+    process: GpuProcess,
+    identities: Mapping[int, ProcessIdentity],
+    catalog: Catalog,
+    recognizer: Recognizer,
+    found: dict[str, _Found],
+) -> Holder:
+    identity = identities.get(process.pid)
+    if identity is None:
+        return Holder(gpu, process.pid, process.used, None)
+    recognition = recognizer.recognize(catalog, identity, process.kinds, identities)
+    if recognition is None:
+        return Holder(gpu, process.pid, process.used, identity, sm_utilization=process.sm_utilization)
+    holder = Holder(
+        gpu=gpu,
+        pid=process.pid,
+        used=process.used,
+        identity=identity,
+        tenant=recognition.tenant,
+        why=recognition.why,
+        sm_utilization=process.sm_utilization,
+        orphan=recognition.orphan,
+    )
+    tenant = found.get(recognition.tenant)
+    if tenant is None:
+        tenant = _Found(catalog.resolve(recognition.tenant), recognition.definition_id)
+        found[recognition.tenant] = tenant
+    tenant.holders.append(holder)
+    if recognition.port is not None and not recognition.orphan:
+        tenant.port = recognition.port
+    return holder
+
+
+def _account(gpu: GpuSample, holders: list[Holder]) -> GpuAccount:
+    tenants: dict[str, int] = {}
+    known = 0
+    for holder in holders:
+        size = holder.used or 0
+        if holder.tenant:
+            tenants[holder.tenant] = tenants.get(holder.tenant, 0) + size
+        if holder.identity is not None:
+            known += size
+    return GpuAccount(
+        gpu=gpu.identity.uuid,
+        tenants=tenants,
+        unmanaged=tuple(holder for holder in holders if holder.identity is not None and not holder.tenant),
+        unattributed=max(0, gpu.memory.used - known) if gpu.memory else 0,
+        unattributed_holders=tuple(holder for holder in holders if holder.identity is None),
+    )

@@ -1,0 +1,99 @@
+"""The `http` probe: three values from any JSON."""
+
+import pytest
+
+from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.tenants.activity.probes.http import HttpProbe
+from gpusupervisor.tenants.activity.verdict import Observation
+from gpusupervisor.tenants.definition import ProbeSpec
+from tests.http_peer import HTML, REDIRECT, Peer, reply
+from tests.tenants.activity.builders import context, presence
+
+JOBS = ProbeSpec("http", get="/status", busy_when="jobs > `0`", timeout=200_000)
+SLEEPER = ProbeSpec(
+    "http", get="/slots", first="/props", asleep_when="is_sleeping", busy_when="[0].is_processing", timeout=200_000
+)
+
+
+async def look(spec: ProbeSpec, peer: Peer, http: EngineHttp) -> Observation:
+    return await HttpProbe(spec).observe(context(http, presence(peer.url), 7))
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ({"jobs": 2}, "busy"),
+        ({"jobs": 0}, "idle"),
+        ({"jobs": None}, "unknown"),
+        ({"jobs": "0"}, "unknown"),
+        ({}, "unknown"),
+        ([], "unknown"),
+        ("idle", "unknown"),
+    ],
+)
+async def test_true_is_busy_false_is_idle_and_all_else_unknown(
+    peer: Peer, http: EngineHttp, said: object, state: str
+) -> None:
+    peer.says("/status", said)
+    seen = await look(JOBS, peer, http)
+    assert (seen.state, seen.observed_at) == (state, 7)
+
+
+async def test_an_expression_that_does_not_fit_the_answer_is_unknown(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/status", {"jobs": "many"})
+    spec = ProbeSpec("http", get="/status", busy_when="sum(jobs) > `0`", timeout=200_000)
+    seen = await look(spec, peer, http)
+    assert seen.state == "unknown"
+    assert "expression does not fit" in seen.reason
+
+
+async def test_what_sleeps_is_idle_and_is_not_woken(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/props", {"is_sleeping": True})
+    seen = await look(SLEEPER, peer, http)
+    assert (seen.state, seen.reason) == ("idle", "asleep")
+    assert peer.paths == ["/props"]
+
+
+@pytest.mark.parametrize("props", [{"is_sleeping": False}, {}])
+async def test_what_does_not_sleep_is_asked(peer: Peer, http: EngineHttp, props: object) -> None:
+    peer.says("/props", props)
+    peer.says("/slots", [{"is_processing": True}])
+    assert (await look(SLEEPER, peer, http)).state == "busy"
+
+
+async def test_when_sleep_cannot_be_asked_for_nothing_else_is_sent(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/slots", [{"is_processing": False}])
+    seen = await look(SLEEPER, peer, http)
+    assert seen.state == "unknown"
+    assert peer.paths == ["/props"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        reply(b""), reply(HTML), reply(b'{"jobs": 0'), reply(b'{"jobs": 0}', 500), reply(b'{"jobs": 0}', 404),
+        REDIRECT, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}", reply(b"[" * 60_000 + b"]" * 60_000),
+        reply(b'{"jobs": 0, "x": "' + b"y" * (1 << 20) + b'"}'),
+    ],
+)  # fmt: skip
+async def test_an_unusable_answer_is_unknown_with_a_reason(peer: Peer, http: EngineHttp, raw: bytes) -> None:
+    peer.answers["/status"] = raw
+    seen = await look(JOBS, peer, http)
+    assert seen.state == "unknown"
+    assert seen.reason.startswith("its API ")
+
+
+async def test_a_server_that_never_answers_is_unknown(peer: Peer, http: EngineHttp) -> None:
+    peer.silent.add("/status")
+    seen = await look(JOBS, peer, http)
+    assert (seen.state, seen.unreachable) == ("unknown", False)
+
+
+async def test_nobody_listening_is_absent(http: EngineHttp) -> None:
+    seen = await HttpProbe(JOBS).observe(context(http, presence("http://127.0.0.1:1")))
+    assert (seen.state, seen.unreachable) == ("absent", True)
+
+
+async def test_without_an_endpoint_it_is_unknown(http: EngineHttp) -> None:
+    seen = await HttpProbe(JOBS).observe(context(http, presence("")))
+    assert (seen.state, seen.reason) == ("unknown", "its API cannot be asked: no address is known")

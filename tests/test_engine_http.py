@@ -1,0 +1,237 @@
+"""The HTTP client against peers that behave and peers that do not."""
+
+import asyncio
+import gzip
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpusupervisor.engine_http import (
+    MAX_BODY,
+    BadAnswer,
+    EngineHttp,
+    HttpError,
+    NotAllowed,
+    TimedOut,
+    Unreachable,
+    connectable,
+    is_local,
+)
+from tests.http_peer import HTML, REDIRECT, Peer, reply
+
+SOON = 2_000_000
+AT_ONCE = 150_000
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    peer = Peer()
+    await peer.start()
+    yield peer
+    await peer.stop()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[EngineHttp]:
+    client = EngineHttp()
+    yield client
+    await client.aclose()
+
+
+async def test_a_json_answer_is_read_whole(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/x", {"jobs": 0})
+    answer = await http.get(peer.url, "/x", timeout=SOON)
+    assert answer.ok
+    assert answer.json() == {"jobs": 0}
+
+
+async def test_connections_are_kept_for_the_next_request(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/x", {})
+    for _ in range(5):
+        await http.get(peer.url, "/x", timeout=SOON)
+    assert peer.connections == 1
+
+
+async def test_a_request_carries_verb_body_and_headers(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/x", {})
+    await http.request("POST", peer.url, "/x?a=b", timeout=SOON, body=b"{}", headers=[("X-Key", "secret")])
+    (asked,) = peer.asked
+    assert (asked.verb, asked.target, asked.body) == ("POST", "/x?a=b", b"{}")
+    assert "X-Key: secret\r\n" in asked.head
+    assert "Accept-Encoding: identity\r\n" in asked.head
+
+
+async def test_an_error_status_is_an_answer_that_is_not_ok(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/x", {"error": "model 'x' not found"}, 404)
+    answer = await http.get(peer.url, "/x", timeout=SOON)
+    assert (answer.status, answer.ok) == (404, False)
+
+
+async def test_a_redirect_is_not_followed(peer: Peer, http: EngineHttp) -> None:
+    peer.answers["/x"] = REDIRECT
+    with pytest.raises(BadAnswer, match="redirect"):
+        await http.get(peer.url, "/x", timeout=SOON)
+    assert len(peer.asked) == 1
+
+
+async def test_nobody_listening_is_unreachable(http: EngineHttp) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(Unreachable, match=f"nothing listens at 127.0.0.1:{port}"):
+            await http.get(f"http://127.0.0.1:{port}", "/x", timeout=SOON)
+
+
+async def test_a_peer_that_never_answers_times_out(peer: Peer, http: EngineHttp) -> None:
+    peer.silent.add("/x")
+    with pytest.raises(TimedOut, match="/x in time"):
+        await http.get(peer.url, "/x", timeout=AT_ONCE)
+
+
+async def test_a_body_that_trickles_is_held_to_the_same_deadline(peer: Peer, http: EngineHttp) -> None:
+    peer.trickling.add("/x")
+    with pytest.raises(TimedOut):
+        await http.get(peer.url, "/x", timeout=AT_ONCE)
+
+
+async def test_an_answer_beyond_the_limit_is_an_error(peer: Peer, http: EngineHttp) -> None:
+    peer.answers["/x"] = reply(b'"' + b"x" * MAX_BODY + b'"')
+    with pytest.raises(BadAnswer, match="more than 1 MiB"):
+        await http.get(peer.url, "/x", timeout=SOON)
+
+
+async def test_the_largest_allowed_answer_is_read(peer: Peer, http: EngineHttp) -> None:
+    peer.answers["/x"] = reply(b'"' + b"x" * (MAX_BODY - 2) + b'"')
+    answer = await http.get(peer.url, "/x", timeout=SOON)
+    assert len(answer.body) == MAX_BODY
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="closed at once"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", id="cut off"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", id="bad chunk"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", id="not HTTP"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n", id="endless head"),
+    ],
+)
+async def test_a_broken_answer_is_a_bad_answer(peer: Peer, http: EngineHttp, raw: bytes) -> None:
+    peer.answers["/x"] = raw
+    with pytest.raises(BadAnswer):
+        await http.get(peer.url, "/x", timeout=SOON)
+
+
+async def test_compression_that_was_not_asked_for_is_refused(peer: Peer, http: EngineHttp) -> None:
+    body = gzip.compress(b"0" * 1000)
+    peer.answers["/x"] = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with pytest.raises(BadAnswer, match="compression"):
+        await http.get(peer.url, "/x", timeout=SOON)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", HTML, b'{"models": [', b"[" * 100_000, b'{"size": NaN}', b"\xff\xfe", b"9" * 5000]
+)
+async def test_what_is_not_json_is_a_bad_answer(peer: Peer, http: EngineHttp, body: bytes) -> None:
+    peer.answers["/x"] = reply(body)
+    answer = await http.get(peer.url, "/x", timeout=SOON)
+    with pytest.raises(BadAnswer):
+        answer.json()
+
+
+async def test_another_machine_is_asked_only_when_that_is_allowed(http: EngineHttp) -> None:
+    with pytest.raises(NotAllowed, match="not on this machine"):
+        await http.get("http://192.0.2.1:11434", "/api/ps", timeout=AT_ONCE)
+    with pytest.raises((TimedOut, Unreachable)):
+        await http.get("http://192.0.2.1:11434", "/api/ps", timeout=AT_ONCE, remote=True)
+
+
+async def test_a_path_that_cannot_be_sent_is_not_sent(peer: Peer, http: EngineHttp) -> None:
+    with pytest.raises(HttpError):
+        await http.request("GET", peer.url, "/x\r\nHost: evil", timeout=SOON, headers=[("X", "a\r\nb")])
+    assert peer.asked == []
+
+
+async def test_cancelling_a_request_leaves_the_client_usable(peer: Peer, http: EngineHttp) -> None:
+    peer.silent.add("/slow")
+    peer.says("/x", {})
+    task = asyncio.create_task(http.get(peer.url, "/slow", timeout=SOON))
+    await peer.arrived.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await http.get(peer.url, "/x", timeout=SOON)).ok
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    peer: Peer, http: EngineHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:3128")
+    monkeypatch.setenv("ALL_PROXY", "http://192.0.2.1:3128")
+    peer.says("/x", {})
+    assert (await http.get(peer.url, "/x", timeout=SOON)).ok
+
+
+def test_httpx_is_not_imported_before_the_first_request() -> None:
+    program = (
+        "import sys, gpusupervisor.engine_http as h; h.EngineHttp();"
+        " import gpusupervisor.tenants.activity.tracker; print('httpx' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://127.0.0.1:11434", "http://127.0.0.1:11434"),
+        ("http://0.0.0.0:11434/", "http://127.0.0.1:11434"),
+        ("http://[::]:8188/base/", "http://[::1]:8188/base"),
+        ("http://LOCALHOST:80", "http://localhost:80"),
+        ("http://localhost", "http://localhost"),
+        ("https://192.168.1.5:8188", "https://192.168.1.5:8188"),
+    ],
+)
+def test_an_address_is_made_connectable(url: str, address: str) -> None:
+    assert connectable(url) == address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "127.0.0.1:11434", "file:///etc/passwd", "unix:///run/x", "http://", "http://a b", "http://h:99999",
+        "http://127.0.0.1@evil.example", "http://127.0.0.1\\@evil.example", "http://h/?q=1", "http://[::1",
+        "http://h/a b", "http://-h", "http://hé",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(NotAllowed):
+        connectable(url)
+    assert not is_local(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://127.0.0.1:1", True),
+        ("http://127.9.8.7:1", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://0.0.0.0:1", True),
+        ("http://127.evil.example", False),
+        ("http://localhost.evil.example", False),
+        ("http://192.168.1.5:1", False),
+        ("http://[fe80::1]:1", False),
+    ],
+)
+def test_only_loopback_is_this_machine(url: str, local: bool) -> None:
+    assert is_local(url) is local
+
+
+async def test_json_of_any_content_type_is_read(peer: Peer, http: EngineHttp) -> None:
+    peer.answers["/x"] = reply(json.dumps([1]).encode(), content_type="text/plain")
+    assert (await http.get(peer.url, "/x", timeout=SOON)).json() == [1]

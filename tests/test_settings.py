@@ -1,0 +1,53 @@
+"""The daemon's own settings."""
+
+from pathlib import Path
+
+import pytest
+
+from gpusupervisor.settings import Settings, load_settings
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> list[Path]:
+    return [tmp_path / name for name in ("usr.toml", "etc.toml", "run.toml")]
+
+
+def test_without_files_the_defaults_hold(layers: list[Path]) -> None:
+    settings, problems = load_settings(layers)
+    assert settings == Settings(True, 600 << 20, 45_000_000, 1_000_000, 3_000_000)
+    assert problems == ()
+
+
+def test_files_merge_key_by_key_and_the_later_one_wins(layers: list[Path]) -> None:
+    layers[0].write_text('automatic = false\nreserve = "1G"\n')
+    layers[2].write_text('reserve = 0\nidle-interval = "5s"\n')
+    settings, problems = load_settings(layers)
+    assert problems == ()
+    assert settings == Settings(automatic=False, reserve=0, idle_interval=5_000_000)
+
+
+def test_a_wrong_file_is_passed_over_and_named_with_its_key(layers: list[Path]) -> None:
+    layers[0].write_text('reserve = "1G"')
+    layers[1].write_text('automatic = false\nreserv = "2G"\ninterval = "1ms"')
+    settings, problems = load_settings(layers)
+    assert settings == Settings(reserve=1 << 30), "the wrong file counts for nothing"
+    texts = [str(problem) for problem in problems]
+    assert len(texts) == 2
+    assert f"{layers[1]}: interval: " in texts[0]
+    assert "from 100ms to 1min" in texts[0]
+    assert f'{layers[1]}: reserv: unknown key; did you mean "reserve"?' in texts[1]
+
+
+def test_a_file_that_cannot_be_parsed_is_a_problem(layers: list[Path]) -> None:
+    layers[1].write_text("automatic = perhaps")
+    settings, problems = load_settings(layers)
+    assert settings == Settings()
+    assert [problem.file for problem in problems] == [str(layers[1])]
+    assert "is not TOML" in problems[0].message
+
+
+def test_the_idle_interval_cannot_be_the_shorter_one(layers: list[Path]) -> None:
+    layers[1].write_text('interval = "5s"')
+    settings, problems = load_settings(layers)
+    assert settings.interval == 1_000_000
+    assert "idle-interval" in str(problems[0])
