@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
+from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
@@ -61,38 +61,6 @@ class State:
     """By GPU: the plan that is being executed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanMade:
-    """A plan was made, on request or by itself; nothing has been done."""
-
-    plan: ReleasePlan
-
-
-@dataclass(frozen=True, slots=True)
-class PlanStarted:
-    """A plan's execution begins."""
-
-    plan: ReleasePlan
-
-
-@dataclass(frozen=True, slots=True)
-class StepFinished:
-    """A step has its outcome (again, when memory came back late)."""
-
-    plan: ReleasePlan
-    result: StepResult
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFinished:
-    """A plan has ended."""
-
-    result: PlanResult
-
-
-Event = PlanMade | PlanStarted | StepFinished | PlanFinished
-
-
 class Controller(Protocol):
     """What the bus may ask of the supervisor. Every method raises `SupervisorError`s only."""
 
@@ -106,8 +74,8 @@ class Controller(Protocol):
     async def release(self, tenant: str) -> PlanResult:
         """Ask one tenant for all it can give back on every GPU."""
 
-    async def reload(self) -> tuple[str, ...]:
-        """Read the configuration again; returns the problems that were passed over."""
+    async def reload(self) -> None:
+        """Read the configuration again. With errors in it, InvalidConfiguration is raised and nothing has changed."""
 
     async def set_automatic(self, enabled: bool) -> None:
         """Act by itself, or only observe."""

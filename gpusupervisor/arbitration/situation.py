@@ -16,6 +16,7 @@ class TenantSituation:
     id: str
     title: str
     priority: int
+    """What counts now: its `priority` while it works, its `idle-priority` while it does not."""
     activity: ActivityState
     activity_reason: str
     holdings: Mapping[str, int]
@@ -114,7 +115,7 @@ class Situation:
         return {uuid: tuple(tenants) for uuid, tenants in found.items()}
 
     def available(self, gpu: str, beneficiary: str) -> int:
-        """Bytes that a beneficiary may count on: free, less the reserve and what is kept for others. May be negative."""
+        """Bytes that a beneficiary may count on: free, less reserve and what is kept for others; may be negative."""
         kept = sum(r.size for r in self.reservations if r.gpu == gpu and r.tenant != beneficiary)
         return self.gpus[gpu].free - self.reserve - kept
 
@@ -146,7 +147,9 @@ class PlanStep:
     expected: int
     """Bytes that should come back on the plan's GPU."""
     reason: str
-    """Why this one, e.g. "idle for 12min, priority 30 below 60"."""
+    """Why this one, e.g. "idle, priority 25 below 50"."""
+    gpus: tuple[str, ...] = ()
+    """Where it is measured; empty = the plan's GPU only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,10 @@ class ReleasePlan:
     summary: str
     """One or two sentences for a person: what will be done, or who is in the way."""
     made_at: int
+    need: int = 0
+    """Bytes the beneficiary needs in total on the GPU; 0 when the plan serves no need (release, idle)."""
+    fits: bool = True
+    """Whether the need could ever be met on this card (total, less the reserve)."""
 
 
 StepOutcome = Literal["freed", "partial", "pending", "refused", "failed", "skipped"]

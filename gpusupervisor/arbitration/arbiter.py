@@ -1,0 +1,218 @@
+"""The arbiter: makes plans from situations, carries one out per GPU, and keeps the books.
+
+Decisions themselves are the pure functions of this room; here is what must be remembered between them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpusupervisor.arbitration.compose import Seen, UnderWay, compose, measurement
+from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
+from gpusupervisor.arbitration.execute import Execution, Unfinished, World, late_return
+from gpusupervisor.arbitration.history import History
+from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, make_plan, make_release
+from gpusupervisor.arbitration.reservations import ReservationBook
+from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
+from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.quantities import format_bytes
+
+LATE_WINDOW = 600 * MICROSECONDS
+"""How long memory of an unfinished step is still credited to it."""
+RETRY_AFTER = 30 * MICROSECONDS
+"""A beneficiary whose plan did not satisfy it is not served again by itself before."""
+
+_LOG = logging.getLogger(__name__)
+
+
+Spawn = Callable[[Coroutine[Any, Any, PlanResult]], asyncio.Task[PlanResult]]
+
+
+class Arbiter:
+    """Keeps history, reservations and the plans that are being carried out."""
+
+    def __init__(
+        self, world: World, clock: Clock, announce: Callable[[Event], None], spawn: Spawn, reservation: int
+    ) -> None:
+        """spawn: starts a task whose unexpected exception ends the daemon."""
+        self.running: dict[str, ReleasePlan] = {}
+        """By GPU."""
+        self.history = History()
+        self.reservations = ReservationBook(reservation)
+        self._world = world
+        self._clock = clock
+        self._announce = announce
+        self._spawn = spawn
+        self._made = 0
+        self._last_made: dict[str, ReleasePlan] = {}
+        self._retry_at: dict[str, int] = {}
+        self._unfinished: dict[str, Unfinished] = {}
+        self._tasks: set[asyncio.Task[PlanResult]] = set()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a plan is being carried out, or memory of one is still expected."""
+        return bool(self.running or self._unfinished)
+
+    def situation(self, seen: Seen, reserve: int) -> Situation:
+        """What decisions look at."""
+        releasing = frozenset(t for t, late in self._unfinished.items() if late.result.outcome == "pending")
+        under_way = UnderWay(releasing, frozenset(self.running))
+        return compose(seen, under_way, self.history, self.reservations, reserve)
+
+    def plan(self, situation: Situation, request: Request) -> ReleasePlan:
+        """Make a plan and announce it."""
+        return self._publish(make_plan(situation, request, self._next_id()))
+
+    def plan_of_release(self, situation: Situation, tenant: str) -> ReleasePlan:
+        """Make the plan of a person who asks one tenant to release, and announce it."""
+        return self._publish(make_release(situation, tenant, self._next_id(), "release"))
+
+    def act(
+        self, situation: Situation, assessments: Mapping[str, Assessment], *, automatic: bool
+    ) -> dict[str, Assessment]:
+        """Serve whoever is starved and release what has been idle long enough.
+
+        Returns the assessments, with what is done about each starved tenant, or what stands in the way, added.
+        """
+        explained = dict(assessments)
+        starved = [a for a in assessments.values() if a.starved]
+        starved.sort(key=lambda a: (-situation.tenants[a.tenant].priority, a.tenant))
+        self._last_made = {a.tenant: self._last_made[a.tenant] for a in starved if a.tenant in self._last_made}
+        for assessment in starved:
+            done = self._serve(situation, assessment, automatic=automatic)
+            explained[assessment.tenant] = replace(assessment, reason=f"{assessment.reason}. {done}")
+        if automatic:
+            self._release_idle(situation)
+        return explained
+
+    async def carry_out(self, plan: ReleasePlan) -> PlanResult:
+        """Carry a plan out to its end. The caller has seen that its GPUs are not in `running`."""
+        return await asyncio.shield(self._start(plan))
+
+    def credit_late(self, seen: Seen) -> None:
+        """Credit what has come back since to the steps that were left unfinished."""
+        for tenant, late in list(self._unfinished.items()):
+            found = {gpu: measurement(seen, tenant, gpu) for gpu in late.before}
+            after = {gpu: value for gpu, value in found.items() if value is not None}
+            result = late_return(late, after, seen.now)
+            if result is not None:
+                del self._unfinished[tenant]
+                left = {gpu: value.holding for gpu, value in after.items() if value.holding is not None}
+                self.finished(late.plan, result, left)
+            elif seen.now - late.started_at > LATE_WINDOW:
+                del self._unfinished[tenant]
+
+    def abandon(self) -> None:
+        """Stop carrying out plans; what was asked for already comes back unmeasured."""
+        for task in self._tasks:
+            task.cancel()
+
+    def asked(self, tenant: str) -> None:
+        """A request goes out to a tenant now."""
+        self._unfinished.pop(tenant, None)
+        self.history.asked(tenant, self._clock.now(), self._world.cooldown(tenant))
+
+    def finished(self, plan: ReleasePlan, result: StepResult, left: Mapping[str, int]) -> None:
+        """Note and announce what a step brought."""
+        for gpu, size in left.items():
+            self.history.released(result.tenant, gpu, result, size, self._clock.now())
+        level = logging.INFO if result.outcome in ("freed", "partial", "pending", "skipped") else logging.WARNING
+        _LOG.log(level, "%s: %s %s: %s", plan.id, result.tenant, result.outcome, result.detail)
+        self._announce(StepFinished(plan, result))
+
+    def watch(self, unfinished: Unfinished) -> None:
+        """Memory of a step may still come."""
+        self._unfinished[unfinished.step.tenant] = unfinished
+
+    def _serve(self, situation: Situation, assessment: Assessment, *, automatic: bool) -> str:
+        """Do what can be done about a starved tenant; returns that in words."""
+        name = assessment.tenant
+        if assessment.gpu in self.running:
+            return f"{self.running[assessment.gpu].id} is being carried out"
+        need = situation.tenants[name].need or 0
+        plan = self._made_again(make_plan(situation, Request("starved", assessment.gpu, name, need), ""))
+        if not plan.fits:
+            return "It can never fit on this GPU"
+        if not plan.steps:
+            return f"Only {format_bytes(plan.reclaimable)} can be asked for. {in_the_way(plan.blockers)}"
+        asked = ", ".join(step.tenant for step in plan.steps)
+        if not automatic:
+            return f"Observe-only: {plan.id} would ask {asked}"
+        if situation.now < self._retry_at.get(name, 0):
+            return f"The last plan did not bring enough; {asked} will be asked when half a minute has passed"
+        self._start(plan)
+        return f"{plan.id} asks {asked}"
+
+    def _made_again(self, plan: ReleasePlan) -> ReleasePlan:
+        """The last plan for the same beneficiary when this one says the same; else a new one, announced."""
+        last = self._last_made.get(plan.beneficiary)
+        if last is not None and _gist(last) == _gist(plan):
+            return replace(plan, id=last.id)
+        made = self._publish(replace(plan, id=self._next_id()))
+        self._last_made[plan.beneficiary] = made
+        return made
+
+    def _release_idle(self, situation: Situation) -> None:
+        for tenant in idle_releases(situation):
+            if not self.running.keys() & situation.tenants[tenant].holdings.keys():
+                plan = make_release(situation, tenant, self._next_id(), "idle")
+                if plan.sufficient:
+                    self._start(self._publish(plan))
+
+    def _publish(self, plan: ReleasePlan) -> ReleasePlan:
+        """Logged and announced before anything of it is done."""
+        steps = ", ".join(step.tenant for step in plan.steps) or "none"
+        blockers = ", ".join(f"{b.holder} ({b.reason})" for b in plan.blockers) or "none"
+        _LOG.info("%s (%s): %s Steps: %s. Blockers: %s.", plan.id, plan.cause, plan.summary, steps, blockers)
+        self._announce(PlanMade(plan))
+        return plan
+
+    def _next_id(self) -> str:
+        self._made += 1
+        return f"plan-{self._made}"
+
+    def _start(self, plan: ReleasePlan) -> asyncio.Task[PlanResult]:
+        for gpu in _gpus(plan):
+            self.running[gpu] = plan
+        self._announce(PlanStarted(plan))
+        task = self._spawn(self._run(plan))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, plan: ReleasePlan) -> PlanResult:
+        try:
+            result = await Execution(plan, self._world, self, self._clock).run()
+        finally:
+            for gpu in _gpus(plan):
+                self.running.pop(gpu, None)
+        self._settle_up(result)
+        return result
+
+    def _settle_up(self, result: PlanResult) -> None:
+        plan, now = result.plan, self._clock.now()
+        if result.outcome == "satisfied" and plan.need:
+            held = self._world.held(plan.beneficiary, plan.gpu)
+            self.reservations.keep(plan.gpu, plan.beneficiary, plan.need - held, held, now)
+        elif plan.cause == "starved":
+            self._retry_at[plan.beneficiary] = now + RETRY_AFTER
+        _LOG.info("%s ended, %s: %s", plan.id, result.outcome, result.detail)
+        self._announce(PlanFinished(result))
+
+
+def _gpus(plan: ReleasePlan) -> set[str]:
+    return {plan.gpu}.union(*(step.gpus for step in plan.steps))
+
+
+def _gist(plan: ReleasePlan) -> object:
+    """What makes a plan another plan: whom it asks and who is in the way, not each byte."""
+    return (
+        plan.gpu,
+        plan.sufficient,
+        plan.fits,
+        tuple(step.tenant for step in plan.steps),
+        tuple((blocker.holder, blocker.reason) for blocker in plan.blockers),
+    )

@@ -1,0 +1,134 @@
+"""From what was seen to the Situation that decisions look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpusupervisor.arbitration.history import History
+from gpusupervisor.arbitration.reservations import ReservationBook
+from gpusupervisor.arbitration.situation import GpuSituation, Situation, TenantSituation, UnmanagedHolder
+from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.gpu.sample import GpuMemory, GpuSample, Sample
+from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity
+from gpusupervisor.tenants.census import Census, Holder, TenantPresence
+from gpusupervisor.tenants.definition import TenantDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one tick has seen."""
+
+    now: int
+    sample: Sample
+    census: Census
+    activities: Mapping[str, Activity]
+    definitions: Mapping[str, TenantDefinition]
+    """By tenant id, instances included."""
+    remote: frozenset[str] = frozenset()
+    """Tenants whose endpoint is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """What is being done about it already."""
+
+    releasing: frozenset[str] = frozenset()
+    """Tenants whose memory is still expected."""
+    busy_gpus: frozenset[str] = frozenset()
+    """GPUs on which a plan is being carried out."""
+
+
+def compose(
+    seen: Seen, under_way: UnderWay, history: History, reservations: ReservationBook, reserve: int
+) -> Situation:
+    """The Situation; notes what tenants hold in their history first."""
+    holdings = {tenant.id: tenant.holdings for tenant in seen.census.tenants.values()}
+    for tenant_id, held in holdings.items():
+        history.observe(tenant_id, held, seen.definitions[tenant_id].floor, seen.now)
+    history.keep_only(holdings)
+    return Situation(
+        now=seen.now,
+        gpus={
+            gpu.identity.uuid: _gpu(seen.census, gpu, gpu.memory)
+            for gpu in seen.sample.gpus
+            if gpu.state == "ok" and gpu.memory is not None
+        },
+        tenants={tenant.id: _tenant(seen, under_way, history, tenant) for tenant in seen.census.tenants.values()},
+        reserve=reserve,
+        reservations=reservations.current(holdings, seen.now),
+        busy_gpus=under_way.busy_gpus,
+    )
+
+
+def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
+    account = census.gpus.get(gpu.identity.uuid)
+    return GpuSituation(
+        uuid=gpu.identity.uuid,
+        name=gpu.identity.name,
+        total=memory.total,
+        free=memory.free,
+        unmanaged=tuple(_unmanaged(holder) for holder in account.unmanaged) if account else (),
+        unattributed=account.unattributed if account else 0,
+        attribution_problem=gpu.attribution_problem,
+    )
+
+
+def _unmanaged(holder: Holder) -> UnmanagedHolder:
+    return UnmanagedHolder(holder.pid, holder.identity.name if holder.identity else "?", holder.used)
+
+
+def _tenant(seen: Seen, under_way: UnderWay, history: History, presence: TenantPresence) -> TenantSituation:
+    definition = seen.definitions[presence.id]
+    activity = seen.activities.get(presence.id, UNOBSERVED)
+    past = history.of(presence.id)
+    need, need_source = _need(definition, activity)
+    idle = activity.state == "idle"
+    return TenantSituation(
+        id=presence.id,
+        title=definition.title,
+        priority=definition.priority_when_idle if idle else definition.priority,
+        activity=activity.state,
+        activity_reason=activity.reason,
+        holdings=presence.holdings,
+        unknown_on=presence.unknown_on,
+        floors=dict(past.floors),
+        default_floor=definition.floor,
+        need=need,
+        need_source=need_source,
+        less_helps=definition.less_helps,
+        has_release=bool(definition.release),
+        protected=definition.protected,
+        pinned=activity.pinned,
+        release_pinned=definition.release_pinned,
+        remote=presence.id in seen.remote,
+        orphan_on=frozenset(holder.gpu for holder in presence.holders if holder.orphan),
+        idle_since=activity.since if idle else None,
+        resident_since=past.resident_since,
+        min_residency=definition.min_residency,
+        idle_release_after=definition.idle_release_after,
+        cooldown_until=past.cooldown_until,
+        cooldown_reason=past.cooldown_reason,
+        releases_left=definition.release_budget - past.releases_within_hour(seen.now),
+        releasing=presence.id in under_way.releasing,
+    )
+
+
+def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
+    """One GPU as far as one tenant's release goes; None while the GPU cannot be read."""
+    sample = next((found for found in seen.sample.gpus if found.identity.uuid == gpu), None)
+    account = seen.census.gpus.get(gpu)
+    if sample is None or sample.memory is None or sample.state != "ok" or account is None:
+        return None
+    others = {name: held for name, held in account.tenants.items() if name != tenant}
+    others |= {f"pid {holder.pid}": holder.used or 0 for holder in account.unmanaged}
+    presence = seen.census.tenants.get(tenant)
+    known = presence is not None and gpu not in presence.unknown_on and not sample.attribution_problem
+    holding = presence.holdings.get(gpu, 0) if presence is not None and known else None
+    return Measurement(holding, sample.memory.free, others)
+
+
+def _need(definition: TenantDefinition, activity: Activity) -> tuple[int | None, str]:
+    if definition.needs_vram is not None:
+        return definition.needs_vram, "needs-vram"
+    if activity.need is not None:
+        return activity.need, "reported by the engine"
+    return None, ""
