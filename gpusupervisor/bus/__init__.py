@@ -1,1 +1,4 @@
-"""D-Bus adapters, one per interface, thin; authorization; the ObjectManager."""
+"""The D-Bus face: what the last tick published as objects and properties, the supervisor's verbs as methods.
+
+Thin on purpose: nothing here decides anything. Property reads never leave the last published state.
+"""

@@ -1,0 +1,142 @@
+"""The interfaces, member by member; `dbus/*.xml` says what each member means, and a test holds the two equal."""
+
+from gpusupervisor.bus.declare import Interface, Property, method, signal
+from gpusupervisor.bus.names import BUS_NAME
+
+MANAGER = Interface(
+    f"{BUS_NAME}.Manager",
+    methods=(
+        method("PlanRelease", "gpu:s tenant:s size:t", "plan:a{sv}"),
+        method("MakeRoom", "gpu:s tenant:s size:t", "result:a{sv}"),
+        method("Reload"),
+        method("SetAutomatic", "enabled:b"),
+        method("CheckDefinition", "name:s text:s", "problems:as"),
+    ),
+    properties=(
+        Property("Version", "s", "const"),
+        Property("Automatic", "b"),
+        Property("Status", "s"),
+        Property("Driver", "s"),
+        Property("DriverVersion", "s"),
+    ),
+    signals=(
+        signal("ReleasePlanned", "plan_id:s plan:a{sv}"),
+        signal("ReleaseStarted", "plan_id:s plan:a{sv}"),
+        signal("ReleaseStep", "plan_id:s tenant:s outcome:s freed:t details:a{sv}"),
+        signal("ReleaseFinished", "plan_id:s outcome:s freed:t details:a{sv}"),
+    ),
+)
+
+TENANTS = Interface(
+    f"{BUS_NAME}.Tenants",
+    methods=(
+        method("List", outputs="tenants:as"),
+        method("Get", "tenant:s", "properties:a{sv}"),
+        method("Release", "tenant:s", "result:a{sv}"),
+        method("Explain", "tenant:s", "definition:s"),
+    ),
+)
+
+TENANT = Interface(
+    f"{BUS_NAME}.Tenant",
+    methods=(method("Release", outputs="result:a{sv}"),),
+    properties=(
+        Property("Id", "s", "const"),
+        Property("Title", "s"),
+        Property("Engine", "s"),
+        Property("Priority", "u"),
+        Property("IdlePriority", "u"),
+        Property("Protected", "b"),
+        Property("Activity", "s"),
+        Property("ActivityReason", "s"),
+        Property("ActivityEvidence", "as", "false"),
+        Property("ActivityObservedAt", "t", "false"),
+        Property("ActivitySince", "t"),
+        Property("Impact", "s"),
+        Property("Remedy", "s"),
+        Property("Holding", "t", gauge=True),
+        Property("Holdings", "a{st}", gauge=True),
+        Property("HoldingsIncomplete", "b"),
+        Property("Need", "t", gauge=True),
+        Property("NeedSource", "s"),
+        Property("Shortfall", "t", gauge=True),
+        Property("Starved", "b"),
+        Property("StarvedReason", "s"),
+        Property("Floor", "t", gauge=True),
+        Property("Reclaimable", "t", gauge=True),
+        Property("IdleSince", "t"),
+        Property("ReleaseMethod", "s"),
+        Property("Processes", "aa{sv}", "invalidates", gauge=True),
+    ),
+)
+
+ENGINES = Interface(
+    f"{BUS_NAME}.Engines",
+    methods=(method("List", outputs="engines:as"), method("Get", "engine:s", "properties:a{sv}")),
+)
+
+ENGINE = Interface(
+    f"{BUS_NAME}.Engine",
+    properties=(
+        Property("Id", "s", "const"),
+        Property("Engine", "s"),
+        Property("Endpoint", "s"),
+        Property("Reachable", "b"),
+        Property("Version", "s"),
+        Property("Detail", "s"),
+    ),
+)
+
+GPU = Interface(
+    f"{BUS_NAME}.Gpu",
+    properties=(
+        Property("Uuid", "s", "const"),
+        Property("Name", "s"),
+        Property("PciBusId", "s"),
+        Property("State", "s"),
+        Property("StateDetail", "s"),
+        Property("MemoryTotal", "t"),
+        Property("MemoryUsed", "t", gauge=True),
+        Property("MemoryFree", "t", gauge=True),
+        Property("MemoryReserved", "t", gauge=True),
+        Property("MemorySource", "s"),
+        Property("MemorySampledAt", "t", "false"),
+        Property("Unattributed", "t", gauge=True),
+        Property("Unmanaged", "aa{sv}", "invalidates", gauge=True),
+        Property("AttributionProblem", "s"),
+        Property("TenantHoldings", "a{st}", gauge=True),
+        Property("Reservations", "aa{sv}", "invalidates", gauge=True),
+        Property("Plan", "s"),
+    ),
+)
+
+HEALTH = Interface(
+    f"{BUS_NAME}.Health",
+    properties=(
+        Property("State", "s"),
+        Property("Summary", "s"),
+        Property("Checks", "aa{sv}", "invalidates"),
+    ),
+)
+
+INTROSPECTABLE = Interface("org.freedesktop.DBus.Introspectable", methods=(method("Introspect", outputs="xml_data:s"),))
+PEER = Interface(
+    "org.freedesktop.DBus.Peer", methods=(method("Ping"), method("GetMachineId", outputs="machine_uuid:s"))
+)
+PROPERTIES = Interface(
+    "org.freedesktop.DBus.Properties",
+    methods=(
+        method("Get", "interface_name:s property_name:s", "value:v"),
+        method("GetAll", "interface_name:s", "properties:a{sv}"),
+        method("Set", "interface_name:s property_name:s value:v"),
+    ),
+    signals=(signal("PropertiesChanged", "interface_name:s changed_properties:a{sv} invalidated_properties:as"),),
+)
+OBJECT_MANAGER = Interface(
+    "org.freedesktop.DBus.ObjectManager",
+    methods=(method("GetManagedObjects", outputs="objects:a{oa{sa{sv}}}"),),
+    signals=(
+        signal("InterfacesAdded", "object:o interfaces:a{sa{sv}}"),
+        signal("InterfacesRemoved", "object:o interfaces:as"),
+    ),
+)

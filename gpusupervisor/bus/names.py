@@ -1,0 +1,43 @@
+"""The names that are the D-Bus contract: bus name, paths, interfaces, errors, polkit actions."""
+
+import string
+
+BUS_NAME = "org.gpusupervisor1"
+ROOT = "/org/gpusupervisor1"
+TENANTS_PATH = f"{ROOT}/tenants"
+ENGINES_PATH = f"{ROOT}/engines"
+GPUS_PATH = f"{ROOT}/gpus"
+HEALTH_PATH = f"{ROOT}/health"
+ERROR_PREFIX = f"{BUS_NAME}.Error."
+
+ACTION_MAKE_ROOM = f"{BUS_NAME}.make-room"
+ACTION_RELEASE = f"{BUS_NAME}.release"
+ACTION_RELOAD = f"{BUS_NAME}.reload"
+ACTION_SET_AUTOMATIC = f"{BUS_NAME}.set-automatic"
+
+_LETTERS = string.ascii_letters.encode()
+_DIGITS = string.digits.encode()
+
+
+def escape(label: str) -> str:
+    """An id as one element of an object path, escaped as systemd does (`sd_bus_path_encode`)."""
+    escaped = "".join(
+        chr(byte) if byte in _LETTERS or (position and byte in _DIGITS) else f"_{byte:02x}"
+        for position, byte in enumerate(label.encode("utf-8", "surrogateescape"))
+    )
+    return escaped or "_"
+
+
+def tenant_path(tenant: str) -> str:
+    """The object of a tenant."""
+    return f"{TENANTS_PATH}/{escape(tenant)}"
+
+
+def engine_path(engine: str) -> str:
+    """The object of an engine; its id is its tenant's."""
+    return f"{ENGINES_PATH}/{escape(engine)}"
+
+
+def gpu_path(uuid: str) -> str:
+    """The object of a GPU."""
+    return f"{GPUS_PATH}/{escape(uuid)}"

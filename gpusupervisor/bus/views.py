@@ -1,0 +1,191 @@
+"""Pure functions from the published state to the properties of each object, by their D-Bus names."""
+
+from collections.abc import Callable
+
+from dbus_fast import Variant
+
+from gpusupervisor.arbitration.eligibility import refusal
+from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
+from gpusupervisor.bus.wire import details
+from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
+from gpusupervisor.health.summary import overall, summary
+from gpusupervisor.state import Check, State
+from gpusupervisor.tenants.activity.verdict import UNOBSERVED
+from gpusupervisor.tenants.census import Census, GpuAccount, Holder
+
+Values = dict[str, object]
+Details = dict[str, Variant]
+Realtime = Callable[[int | None], int]
+"""Wall-clock microseconds of an instant of the domain clock; all ones for None and for "never"."""
+
+SMALLEST_BAND = 64 * 1024 * 1024
+
+
+def starting() -> State:
+    """What is shown before the first tick: nothing is known, nothing is done by itself."""
+    sample = Sample(0, DriverStatus("starting"))
+    situation = Situation(0, {}, {})
+    return State(sample, Census({}, {}), situation, {}, {}, {}, {}, (), automatic=False, status="starting")
+
+
+def dead_band(state: State) -> int:
+    """Bytes that a gauge has to move by: 1 % of the smallest GPU's memory, 64 MiB at least."""
+    totals = [gpu.memory.total for gpu in state.sample.gpus if gpu.memory]
+    return max(SMALLEST_BAND, min(totals, default=0) // 100)
+
+
+def manager_view(state: State, version: str) -> Values:
+    """Properties of the root object."""
+    driver = state.sample.driver
+    return {
+        "Version": version,
+        "Automatic": state.automatic,
+        "Status": state.status,
+        "Driver": driver.state,
+        "DriverVersion": driver.version,
+    }
+
+
+def tenant_view(state: State, tenant: str, realtime: Realtime) -> Values:
+    """Properties of one tenant; it must be one of `state.definitions`."""
+    definition = state.definitions[tenant]
+    return {
+        "Id": tenant,
+        "Title": definition.title,
+        "Engine": definition.engine,
+        "Priority": definition.priority,
+        "IdlePriority": definition.priority_when_idle,
+        "Protected": definition.protected,
+        "ReleaseMethod": definition.release[0].method if definition.release else "",
+        **_activity(state, tenant, realtime),
+        **_holding(state, tenant),
+        **_decision(state, tenant, realtime),
+    }
+
+
+def _activity(state: State, tenant: str, realtime: Realtime) -> Values:
+    activity = state.activities.get(tenant, UNOBSERVED)
+    return {
+        "Activity": activity.state,
+        "ActivityReason": activity.reason,
+        "ActivityEvidence": activity.evidence,
+        "ActivityObservedAt": realtime(activity.observed_at),
+        "ActivitySince": realtime(activity.since),
+        "Impact": activity.impact,
+        "Remedy": activity.remedy,
+    }
+
+
+def _holding(state: State, tenant: str) -> Values:
+    presence = state.census.tenants.get(tenant)
+    if presence is None:
+        return {"Holding": 0, "Holdings": {}, "HoldingsIncomplete": False, "Processes": []}
+    return {
+        "Holding": sum(presence.holdings.values()),
+        "Holdings": dict(presence.holdings),
+        "HoldingsIncomplete": bool(presence.unknown_on),
+        "Processes": [_process(holder) for holder in presence.holders],
+    }
+
+
+def _decision(state: State, tenant: str, realtime: Realtime) -> Values:
+    situation = state.situation.tenants.get(tenant)
+    assessment = state.assessments.get(tenant)
+    return {
+        "Need": situation.need if situation else None,
+        "NeedSource": situation.need_source if situation else "",
+        "Floor": _floor(situation) if situation else None,
+        "Reclaimable": _reclaimable(situation) if situation else 0,
+        "IdleSince": realtime(situation.idle_since if situation else None),
+        "Shortfall": assessment.shortfall if assessment else None,
+        "Starved": bool(assessment and assessment.starved),
+        "StarvedReason": assessment.reason if assessment else "not assessed yet",
+    }
+
+
+def _floor(tenant: TenantSituation) -> int:
+    """What it would keep on the GPUs that it is on, or on one GPU while it is on none."""
+    return sum(map(tenant.floor, tenant.holdings)) if tenant.holdings else tenant.default_floor
+
+
+def _reclaimable(tenant: TenantSituation) -> int:
+    """What it would give back if a person asked now."""
+    return sum(tenant.above_floor(gpu) for gpu in tenant.holdings if refusal(tenant, gpu) is None)
+
+
+def gpu_view(state: State, gpu: GpuSample, realtime: Realtime) -> Values:
+    """Properties of one GPU."""
+    uuid, memory = gpu.identity.uuid, gpu.memory
+    account = state.census.gpus.get(uuid, GpuAccount(uuid, {}, (), 0))
+    running = state.running.get(uuid)
+    return {
+        "Uuid": uuid,
+        "Name": gpu.identity.name,
+        "PciBusId": gpu.identity.pci_bus_id,
+        "State": gpu.state,
+        "StateDetail": gpu.detail,
+        "MemoryTotal": memory and memory.total,
+        "MemoryUsed": memory and memory.used,
+        "MemoryFree": memory and memory.free,
+        "MemoryReserved": memory and memory.reserved,
+        "MemorySource": memory.source if memory else "",
+        "MemorySampledAt": realtime(gpu.sampled_at),
+        "Unattributed": account.unattributed if memory else None,
+        "Unmanaged": [_process(holder) for holder in account.unmanaged],
+        "AttributionProblem": gpu.attribution_problem,
+        "TenantHoldings": dict(account.tenants),
+        "Reservations": [_reservation(r, realtime) for r in state.situation.reservations if r.gpu == uuid],
+        "Plan": running.id if running else "",
+    }
+
+
+def _process(holder: Holder) -> Details:
+    entry = details(
+        pid=("u", holder.pid),
+        name=("s", holder.identity.name if holder.identity else ""),
+        gpu=("s", holder.gpu),
+        used=("t", holder.used),
+    )
+    if holder.tenant:
+        entry |= details(recognised_by=("s", holder.why), orphan=("b", holder.orphan))
+    return entry
+
+
+def _reservation(reservation: Reservation, realtime: Realtime) -> Details:
+    return details(
+        tenant=("s", reservation.tenant),
+        size=("t", reservation.size),
+        expires_at=("t", realtime(reservation.expires_at)),
+    )
+
+
+def engine_view(state: State, engine: str) -> Values:
+    """Properties of one engine; it must be one of `state.engines`."""
+    status = state.engines[engine]
+    return {
+        "Id": engine,
+        "Engine": status.engine,
+        "Endpoint": status.endpoint,
+        "Reachable": status.reachable,
+        "Version": status.version,
+        "Detail": status.detail,
+    }
+
+
+def health_view(state: State) -> Values:
+    """Properties of the health object."""
+    return {
+        "State": overall(state.checks),
+        "Summary": summary(state.checks),
+        "Checks": [_check(check) for check in state.checks],
+    }
+
+
+def _check(check: Check) -> Details:
+    return details(
+        id=("s", check.id),
+        state=("s", check.state),
+        summary=("s", check.summary),
+        impact=("s", check.impact),
+        remedy=("s", check.remedy),
+    )

@@ -1,0 +1,59 @@
+"""Values made fit for the wire: text that is valid and bounded, sizes that fit `t`, nested dictionaries of variants."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dbus_fast import Variant
+
+from gpusupervisor.clock import UNKNOWN
+from gpusupervisor.foreign_text import harmless
+
+TEXT_LIMIT = 1024
+"""Characters of one text; nothing that is shown needs more."""
+ERROR_LIMIT = 8 * 1024
+"""Characters of an error's text, which may list every mistake of a configuration."""
+DOCUMENT_LIMIT = 256 * 1024
+
+
+def text(value: str, limit: int = TEXT_LIMIT) -> str:
+    """One line that no terminal, log or marshaller can stumble over; much of what is shown others wrote."""
+    return harmless(value, limit)
+
+
+def document(value: str) -> str:
+    """Like `text`, for several lines: line ends and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in value[:DOCUMENT_LIMIT])
+
+
+def size(value: int | None) -> int:
+    """Bytes, or any other unsigned figure, as `t`: None is "unknown" (all ones), a negative one is 0."""
+    return UNKNOWN if value is None else min(max(value, 0), UNKNOWN)
+
+
+def _texts(values: tuple[str, ...]) -> list[str]:
+    return [text(value) for value in values]
+
+
+def _sizes(values: Mapping[str, int]) -> dict[str, int]:
+    return {text(key): size(value) for key, value in values.items()}
+
+
+_CONVERTERS: Mapping[str, Callable[[Any], object]] = {
+    "s": text,
+    "t": size,
+    "u": lambda value: min(max(value, 0), 2**32 - 1),
+    "b": bool,
+    "as": _texts,
+    "a{st}": _sizes,
+    "aa{sv}": list,
+}
+
+
+def variant(signature: str, value: object) -> Variant:
+    """A value of the domain as a variant that is sure to marshal."""
+    return Variant(signature, _CONVERTERS[signature](value))
+
+
+def details(**entries: tuple[str, object]) -> dict[str, Variant]:
+    """An `a{sv}` from `name=(signature, value)`."""
+    return {name: variant(signature, value) for name, (signature, value) in entries.items()}

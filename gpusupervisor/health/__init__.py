@@ -1,0 +1,1 @@
+"""Self-checks: what is broken, what that breaks, how to fix it."""

@@ -1,0 +1,86 @@
+"""Self-checks over what the last tick saw. Each is a small pure function that can come to each of its states."""
+
+from collections.abc import Mapping
+
+from gpusupervisor.arbitration.situation import Situation
+from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.state import Check
+from gpusupervisor.tenants.activity.verdict import Activity
+
+
+def check_driver(sample: Sample) -> Check:
+    """NVML and the kernel driver answer."""
+    driver = sample.driver
+    if driver.state == "ok":
+        return Check("driver", "ok", f"driver {driver.version} answers")
+    if driver.state in ("asleep", "starting"):
+        return Check("driver", "skipped", driver.detail or f"the driver is {driver.state}")
+    return Check("driver", "failed", driver.detail, driver.impact, driver.remedy)
+
+
+def check_gpus(sample: Sample) -> tuple[Check, ...]:
+    """Every GPU can be read, and its processes believed."""
+    checks = []
+    for gpu in sample.gpus:
+        name = f"gpu-{gpu.identity.uuid}"
+        if gpu.state in ("lost", "failing"):
+            impact = "its memory is not known and nothing on it is released"
+            remedy = "look at the kernel log (journalctl -k) for Xid messages; a lost GPU needs a reboot"
+            checks.append(Check(name, "failed", f"{gpu.identity.name} is {gpu.state}: {gpu.detail}", impact, remedy))
+        elif gpu.attribution_problem:
+            impact = "who holds its memory is not known, so nothing on it is released"
+            remedy = "update the driver; on a MIG GPU only observing is possible"
+            checks.append(Check(name, "degraded", gpu.attribution_problem, impact, remedy))
+        else:
+            checks.append(Check(name, "ok", f"{gpu.identity.name} is {gpu.state}"))
+    return tuple(checks)
+
+
+def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> Check:
+    """All configuration files are understood. refused: problems of a reload that was not taken over."""
+    found = refused or problems
+    if not found:
+        return Check("configuration", "ok", "all configuration files are understood")
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Check(
+        "configuration",
+        "degraded",
+        f"{'reload failed: ' if refused else ''}{found[0]}{more}",
+        "what was running before is kept"
+        if refused
+        else "what these files say has no effect, and the tenants they describe are asked for nothing",
+        "correct the files (gpusupervisorctl lint shows every problem), then systemctl reload gpusupervisor",
+    )
+
+
+def check_tenants(
+    situation: Situation, activities: Mapping[str, Activity], reloaded: frozenset[str]
+) -> tuple[Check, ...]:
+    """No tenant is stuck, orphaned, or reloaded by a client as soon as it has released."""
+    checks = []
+    for tenant in situation.tenants.values():
+        name = f"tenant-{tenant.id}"
+        activity = activities.get(tenant.id)
+        if activity is not None and activity.state == "stuck":
+            checks.append(Check(name, "degraded", f"{tenant.id}: {activity.reason}", activity.impact, activity.remedy))
+        elif tenant.orphan_on:
+            checks.append(
+                Check(
+                    name,
+                    "degraded",
+                    f"{tenant.id}: a process has outlived its server and still holds VRAM",
+                    "its memory cannot be asked for",
+                    "end the process; restarting the engine does not",
+                )
+            )
+        elif tenant.id in reloaded:
+            checks.append(
+                Check(
+                    name,
+                    "degraded",
+                    f"{tenant.id}: a client had it reload at once after a release",
+                    "releasing it only costs time, so it is left alone for ten minutes",
+                    "raise its priority, or find the client that keeps asking for the model",
+                )
+            )
+    return tuple(checks)

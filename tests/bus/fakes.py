@@ -1,0 +1,114 @@
+"""Peers of the bus service: a controller, authorities, and a polkit that misbehaves on demand."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Literal
+
+from dbus_fast import DBusError, ErrorType, Message, MessageType, NameFlag
+from dbus_fast.aio import MessageBus
+
+from gpusupervisor.arbitration.situation import PlanResult, ReleasePlan
+from gpusupervisor.bus.authority import POLKIT_NAME
+from gpusupervisor.bus.objects import Call
+from gpusupervisor.errors import Blocked, NoSuchTenant
+from tests.bus.builders import make_plan, make_result
+
+
+class FakeController:
+    """Notes what it is asked; `gate` holds MakeRoom and Release back until it is set."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failure: BaseException | None = None
+
+    def _note(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.failure:
+            raise self.failure
+
+    def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
+        self._note("plan_release", gpu, tenant, size)
+        return make_plan()
+
+    async def make_room(self, gpu: str, tenant: str, size: int) -> PlanResult:
+        self._note("make_room", gpu, tenant, size)
+        await self.gate.wait()
+        if tenant == "too-big":
+            raise Blocked("train.py (pid 4242) is in the way and matches no tenant")
+        return make_result()
+
+    async def release(self, tenant: str) -> PlanResult:
+        self._note("release", tenant)
+        await self.gate.wait()
+        if tenant == "nobody":
+            raise NoSuchTenant("No tenant is called 'nobody'")
+        return make_result()
+
+    async def reload(self) -> None:
+        self._note("reload")
+
+    async def set_automatic(self, enabled: bool) -> None:
+        self._note("set_automatic", enabled)
+
+    def explain(self, tenant: str) -> str:
+        self._note("explain", tenant)
+        return "title = 'Ollama'  # shipped\npriority = 50\n"
+
+    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+        self._note("check_definition", name, text)
+        return ("title is missing",)
+
+
+class FixedAuthority:
+    """Says yes, or no, and notes what it was asked."""
+
+    def __init__(self, allow: bool = True) -> None:
+        self.allow = allow
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    async def require(self, call: Call, action: str, details: Mapping[str, str]) -> None:
+        self.asked.append((action, dict(details)))
+        if not self.allow:
+            raise DBusError(ErrorType.ACCESS_DENIED, "no")
+
+
+Mood = Literal["allow", "deny", "challenge", "hang", "error", "odd"]
+
+
+class FakePolkit:
+    """Owns polkit's name, records every message as it came over the wire, and answers as `mood` says."""
+
+    def __init__(self, bus: MessageBus, mood: Mood) -> None:
+        self._bus = bus
+        self.mood = mood
+        self.received: list[Message] = []
+        self.arrived = asyncio.Event()
+        bus.add_message_handler(self._take)
+
+    @classmethod
+    async def start(cls, address: str, mood: Mood) -> "FakePolkit":
+        bus = await MessageBus(address).connect()
+        polkit = cls(bus, mood)
+        await bus.request_name(POLKIT_NAME, NameFlag.DO_NOT_QUEUE)
+        return polkit
+
+    def _take(self, message: Message) -> Message | bool:
+        if message.message_type is not MessageType.METHOD_CALL:
+            return False
+        self.received.append(message)
+        self.arrived.set()
+        if message.member != "CheckAuthorization" or self.mood == "hang":
+            return True
+        if self.mood == "error":
+            return Message.new_error(message, "org.freedesktop.PolicyKit1.Error.NotAuthorized", "Only trusted callers")
+        if self.mood == "odd":
+            return Message.new_method_return(message, "s", ["yes"])
+        verdict = [self.mood == "allow", self.mood == "challenge", {}]
+        return Message.new_method_return(message, "(bba{ss})", [verdict])
+
+    async def stop(self) -> None:
+        if self._bus.connected:
+            self._bus.disconnect()
+            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
