@@ -1,0 +1,180 @@
+"""`gpusupervisord`: the service. Puts the parts together, owns the process's life, answers systemd."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpusupervisor import __version__
+from gpusupervisor.arbitration.events import Event
+from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.bus.authority import PolkitAuthority
+from gpusupervisor.bus.service import AuthorityFactory, BusService, BusUnavailable
+from gpusupervisor.clock import MICROSECONDS, SystemClock
+from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.errors import InvalidConfiguration
+from gpusupervisor.gpu.monitor import GpuMonitor
+from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
+from gpusupervisor.gpu.reader import NvmlReader
+from gpusupervisor.log import set_up_logging
+from gpusupervisor.notify import Notifier
+from gpusupervisor.observatory import Observatory
+from gpusupervisor.processes.reader import ProcessReader
+from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
+from gpusupervisor.settings import load_settings
+from gpusupervisor.supervisor import Configuration, Supervisor
+from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
+from gpusupervisor.tenants.catalog import load_catalog
+
+EXIT_BUS_LOST = 1
+EXIT_DRIVER_CHANGED = 75
+"""EX_TEMPFAIL: the driver was upgraded under us; only a new process can load its new library."""
+WEDGE_TOLERATED = 300 * MICROSECONDS
+"""A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where the daemon finds the world."""
+
+    bus_address: str | None = None
+    """None: the system bus."""
+    tenant_layers: Sequence[Path] = TENANT_LAYERS
+    settings_layers: Sequence[Path] = SETTINGS_LAYERS
+    state_directory: Path | None = None
+    sysfs_root: Path = SYSFS_PCI_DEVICES
+    authority: AuthorityFactory = field(default=PolkitAuthority)
+
+
+class Daemon:
+    """One life of the service."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._clock = SystemClock()
+        self._notifier = Notifier(self._clock)
+        self._bus: BusService | None = None
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._reloading = asyncio.Lock()
+
+    async def run(self) -> int:
+        """Serve until told to stop, or until there is no way on; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._finish, 0)
+        thread, http = NvmlThread(self._clock), EngineHttp()
+        configuration = await asyncio.to_thread(self._load)
+        for problem in configuration.problems:
+            _LOG.error("configuration: %s", problem)
+        monitor = GpuMonitor(NvmlReader(self._clock), thread, self._clock, sysfs_root=self._surroundings.sysfs_root)
+        observatory = Observatory(monitor, ProcessReader(), http, configuration.catalog, self._clock)
+        switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                supervisor = Supervisor(
+                    configuration, self._load, observatory, http, self._clock, switch, self._announce, tasks
+                )
+                self._bus = await BusService.start(
+                    self._surroundings.bus_address, supervisor, __version__, self._clock, self._surroundings.authority
+                )
+                loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(self._reload(supervisor)))
+                self._notifier.ready()
+                _LOG.info("gpusupervisor %s is ready", __version__)
+                background = [
+                    tasks.create_task(self._tick_for_ever(self._bus, supervisor, thread)),
+                    tasks.create_task(self._notice_loss_of(self._bus)),
+                ]
+                code = await self._end
+                self._notifier.stopping()
+                for task in background:
+                    task.cancel()
+                supervisor.abandon_plans()
+        finally:
+            await observatory.close()
+            await http.aclose()
+            if self._bus is not None:
+                await self._bus.stop()
+        return code
+
+    def _finish(self, code: int) -> None:
+        if not self._end.done():
+            self._end.set_result(code)
+
+    def _announce(self, event: Event) -> None:
+        if self._bus is not None:
+            self._bus.emit(event)
+
+    async def _tick_for_ever(self, bus: BusService, supervisor: Supervisor, thread: NvmlThread) -> None:
+        driver_answered = False
+        while True:
+            state = await supervisor.tick()
+            bus.publish(state)
+            self._notifier.status(state.status)
+            wedged = thread.wedged_since
+            if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
+                self._notifier.alive()
+            driver_answered |= state.sample.driver.state == "ok"
+            if driver_answered and state.sample.driver.state == "mismatch":
+                _LOG.error("the driver was upgraded: starting anew to load its library")
+                self._finish(EXIT_DRIVER_CHANGED)
+            await supervisor.pause()
+
+    async def _notice_loss_of(self, bus: BusService) -> None:
+        _LOG.error("%s: nobody can be served any more", await bus.wait_lost())
+        self._finish(EXIT_BUS_LOST)
+
+    async def _reload(self, supervisor: Supervisor) -> None:
+        """On SIGHUP. READY is sent whatever comes of it, or systemd would wait."""
+        async with self._reloading:
+            self._notifier.reloading()
+            try:
+                await supervisor.reload()
+            except InvalidConfiguration as error:
+                self._notifier.status(f"reload failed: {error}", urgent=True)
+            finally:
+                self._notifier.ready()
+
+    def _load(self) -> Configuration:
+        settings, problems = load_settings(self._surroundings.settings_layers)
+        catalog = load_catalog(self._surroundings.tenant_layers)
+        return Configuration(settings, catalog, tuple(str(problem) for problem in (*problems, *catalog.problems)))
+
+
+async def serve(surroundings: Surroundings) -> int:
+    """Run the daemon to its end; returns its exit code."""
+    try:
+        return await Daemon(surroundings).run()
+    except BusUnavailable as error:
+        _LOG.critical("%s", error)
+        return EXIT_BUS_LOST
+    except BaseExceptionGroup as group:
+        unavailable, rest = group.split(BusUnavailable)
+        if rest is not None or unavailable is None:
+            raise
+        _LOG.critical("%s", unavailable.exceptions[0])
+        return EXIT_BUS_LOST
+
+
+def main() -> None:
+    """Entry point. Everything is configured by files and by systemd's environment."""
+    parser = argparse.ArgumentParser(
+        prog="gpusupervisord", description="The gpusupervisor service. systemd starts it; see gpusupervisorctl."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.parse_args()
+    set_up_logging()
+    state_directory = os.environ.get("STATE_DIRECTORY")
+    surroundings = Surroundings(state_directory=Path(state_directory) if state_directory else None)
+    sys.exit(asyncio.run(serve(surroundings)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""NVML over time: opened when it may be, read, closed so that GPUs sleep, initialised again after it failed.
+
+Synchronous, and for the NVML thread alone.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.errors import NoSuchGpu
+from gpusupervisor.gpu import driver_status
+from gpusupervisor.gpu.backoff import Backoff
+from gpusupervisor.gpu.errors import DriverError, plain
+from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
+from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
+from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample
+from gpusupervisor.gpu.sleep_gate import SleepGate
+
+LOOK_FOR_DEVICES = 30 * MICROSECONDS
+"""How often sysfs is searched for GPUs that came or went."""
+PERSISTENT = 3
+"""Samples in a row in which every GPU fails, after which NVML is initialised again."""
+
+
+class DriverSession:
+    """What every sample is taken from."""
+
+    def __init__(self, reader: NvmlReader, clock: Clock, sysfs_root: Path) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._root = sysfs_root
+        self._gate = SleepGate()
+        self._backoff = Backoff()
+        self._status = driver_status.STARTING
+        self._known: dict[str, GpuIdentity] = {}
+        self._present: tuple[str, ...] = ()
+        self._search_at = 0
+        self._vacant = False
+        self._failures = 0
+
+    def sample(self, fresh_processes: bool, utilization: bool, needed: bool) -> Sample:
+        """All GPUs now. Never raises for the driver's errors: they are states."""
+        now = self._clock.now()
+        power = self._look_at_devices(now)
+        asleep = frozenset(device.pci_bus_id for device in power if device.asleep)
+        if not self._gate.may_open(now, power, needed=needed, vacant=self._vacant):
+            return self._leave_alone(now)
+        if self._reader.is_open and self._backoff.due(now):
+            self._reader.close()
+        try:
+            if not self._reader.is_open:
+                if self._backoff.waiting(now):
+                    return self._unavailable(now, asleep)
+                self._reader.open()
+            readings = self._reader.read(ReadRequest(fresh_processes, utilization, self._present, asleep))
+        except DriverError as error:
+            return self._failed(now, asleep, error)
+        return self._succeeded(now, asleep, readings)
+
+    def sample_gpu(self, uuid: str) -> GpuSample:
+        """One GPU now, its process list included. Raises NoSuchGpu for a UUID that was never seen."""
+        identity = self._known.get(uuid)
+        if identity is None:
+            raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: see the GPUs that gpusupervisorctl status lists")
+        pci = identity.pci_bus_id
+        asleep = bool(pci) and read_power(self._root, pci).asleep
+        if asleep or self._status.state == "asleep":
+            return self._unread(identity, "asleep", "")
+        if not self._reader.is_open:
+            return self._unread(identity, "failing", self._status.detail)
+        try:
+            readings = self._reader.read(ReadRequest(fresh_processes=True, only=uuid))
+        except DriverError as error:
+            return self._unread(identity, "failing", str(error))
+        return readings[0].gpu if readings else self._unread(identity, "lost", self._status.detail)
+
+    def close(self) -> None:
+        """Shut NVML down."""
+        self._reader.close()
+
+    def _look_at_devices(self, now: int) -> tuple[DevicePower, ...]:
+        if now >= self._search_at:
+            self._search_at = now + LOOK_FOR_DEVICES
+            found = find_devices(self._root)
+            if found != self._present:
+                self._present = found
+                self._reader.close()  # NVML knows only the GPUs of its initialisation
+        return tuple(read_power(self._root, pci) for pci in self._present)
+
+    def _leave_alone(self, now: int) -> Sample:
+        self._reader.close()
+        self._backoff.succeeded()
+        self._vacant = False
+        self._status = driver_status.ASLEEP
+        return self._compose(now, self._unread_all("asleep", ""))
+
+    def _failed(self, now: int, asleep: frozenset[str], error: DriverError) -> Sample:
+        self._reader.close()
+        self._backoff.failed(now)
+        self._status = driver_status.of_error(
+            error, library=self._reader.library_version(), module=self._module_version()
+        )
+        return self._unavailable(now, asleep)
+
+    def _unavailable(self, now: int, asleep: frozenset[str]) -> Sample:
+        self._vacant = False
+        state: GpuState = "lost" if self._status.state in ("missing", "mismatch", "no-gpu") else "failing"
+        return self._compose(now, self._unread_all(state, self._status.detail, asleep))
+
+    def _succeeded(self, now: int, asleep: frozenset[str], readings: tuple[Reading, ...]) -> Sample:
+        errors = [reading.error for reading in readings if reading.error is not None]
+        unreachable = self._reader.unreachable
+        self._status = self._judge(readings, errors, unreachable, asleep)
+        self._failures = self._failures + 1 if self._status.state == "failing" else 0
+        gone = any(error.error_class == "lifecycle" for error in (*errors, *unreachable))
+        if gone or self._failures >= PERSISTENT or self._status.state == "no-gpu":
+            self._backoff.failed(now)
+        else:
+            self._backoff.succeeded()
+        self._remember(readings, asleep, keep_missing=bool(unreachable))
+        gpus = tuple(reading.gpu for reading in readings)
+        self._vacant = bool(gpus) and all(_is_vacant(gpu) for gpu in gpus) and not unreachable
+        seen = {gpu.identity.uuid for gpu in gpus}
+        detail = str(unreachable[0]) if unreachable else ""
+        rest = [gpu for gpu in self._unread_all("lost", detail, asleep) if gpu.identity.uuid not in seen]
+        return self._compose(now, (*gpus, *rest))
+
+    def _judge(
+        self,
+        readings: tuple[Reading, ...],
+        errors: list[DriverError],
+        unreachable: tuple[DriverError, ...],
+        asleep: frozenset[str],
+    ) -> DriverStatus:
+        version = self._reader.driver_version
+        if errors and len(errors) == len(readings):
+            return driver_status.failing(f"No GPU can be read: {errors[0]}", version)
+        if not readings and unreachable:
+            return driver_status.of_error(unreachable[0])
+        if not readings and not asleep:
+            return driver_status.NO_GPU
+        return driver_status.healthy(version, unreachable)
+
+    def _remember(self, readings: Iterable[Reading], asleep: frozenset[str], *, keep_missing: bool) -> None:
+        """GPUs that were seen before stay known while they sleep, or while NVML has a GPU it cannot open."""
+        read = {reading.gpu.identity.uuid: reading.gpu.identity for reading in readings}
+        kept = {
+            uuid: identity for uuid, identity in self._known.items() if keep_missing or identity.pci_bus_id in asleep
+        }
+        self._known = {**kept, **read}
+
+    def _unread_all(self, state: GpuState, detail: str, asleep: frozenset[str] = frozenset()) -> tuple[GpuSample, ...]:
+        return tuple(
+            self._unread(identity, "asleep", "")
+            if identity.pci_bus_id in asleep
+            else self._unread(identity, state, detail)
+            for identity in self._known.values()
+        )
+
+    def _unread(self, identity: GpuIdentity, state: GpuState, detail: str) -> GpuSample:
+        return GpuSample(identity, state, self._clock.now(), detail=detail)
+
+    def _compose(self, now: int, gpus: Iterable[GpuSample]) -> Sample:
+        return Sample(now, self._status, tuple(sorted(gpus, key=pci_order)))
+
+    def _module_version(self) -> str:
+        """Version of the loaded kernel module: /sys/module/nvidia/version beside /sys/bus/pci/devices."""
+        try:
+            text = (self._root.parents[2] / "module/nvidia/version").read_text("ascii", "replace")
+        except (OSError, IndexError):
+            return ""
+        return plain(text, 32)
+
+
+def _is_vacant(gpu: GpuSample) -> bool:
+    """Nobody is on it, for certain."""
+    return gpu.state == "ok" and not gpu.processes and not gpu.attribution_problem

@@ -1,0 +1,120 @@
+"""What is going on: samples, census and activities, made into one `Seen` per look.
+
+The first half of the way of the data; it decides nothing.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gpusupervisor.arbitration.compose import Seen, measurement
+from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.clock import Clock
+from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.errors import GpuUnavailable, NoSuchGpu
+from gpusupervisor.gpu.monitor import GpuMonitor
+from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.processes.reader import ProcessReader
+from gpusupervisor.state import EngineStatus
+from gpusupervisor.tenants.activity.tracker import ActivityTracker
+from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.take_census import take_census
+
+_ANSWERED = ("idle", "busy", "stuck")
+
+
+class Observatory:
+    """Looks at GPUs, processes and engines."""
+
+    def __init__(
+        self, monitor: GpuMonitor, processes: ProcessReader, http: EngineHttp, catalog: Catalog, clock: Clock
+    ) -> None:
+        self.use(catalog)
+        self._monitor = monitor
+        self._processes = processes
+        self._tracker = ActivityTracker(clock, http)
+        self._recognizer = Recognizer()
+        self._clock = clock
+
+    def use(self, catalog: Catalog) -> None:
+        """Recognise by another catalog from now on."""
+        self.catalog = catalog
+        self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
+        self._wants_utilization = any(
+            probe.kind == "sm-utilization"
+            for definition in catalog.definitions.values()
+            if definition.activity
+            for probe in definition.activity.probes
+        )
+
+    async def look(self, *, needed: bool) -> Seen:
+        """Look at everything that is due. needed: whether anybody wants the driver kept open."""
+        return await self._look(await self._monitor.sample(utilization=self._wants_utilization, needed=needed))
+
+    async def look_closely(self, tenant: str) -> Seen:
+        """The same with the process lists read anew and, where one is named, a tenant's activity asked anew."""
+        seen = await self._look(await self._monitor.sample(fresh_processes=True, utilization=self._wants_utilization))
+        if not tenant:
+            return seen
+        activity = await self._tracker.recheck(tenant)
+        return replace(seen, now=self._clock.now(), activities={**seen.activities, tenant: activity})
+
+    async def measure(self, tenant: str, gpus: Iterable[str]) -> Mapping[str, Measurement]:
+        """Measure some GPUs now as far as one tenant's release goes. Raises GpuUnavailable."""
+        measured = {}
+        for uuid in gpus:
+            try:
+                gpu = await self._monitor.sample_gpu(uuid)
+            except NoSuchGpu as error:
+                raise GpuUnavailable(str(error)) from error
+            sample = Sample(gpu.sampled_at, DriverStatus("ok"), (gpu,))
+            found = measurement(self._seen(sample, await self._census(sample)), tenant, uuid)
+            if found is None:
+                raise GpuUnavailable(f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}")
+            measured[uuid] = found
+        return measured
+
+    def engines(self, seen: Seen) -> dict[str, EngineStatus]:
+        """Identity and reachability of every engine, by tenant id."""
+        engines = {}
+        for tenant, presence in seen.census.tenants.items():
+            definition = seen.definitions[tenant]
+            if not definition.engine:
+                continue
+            activity = seen.activities.get(tenant)
+            reachable = activity is not None and activity.state in _ANSWERED and not activity.unreachable
+            detail = "" if reachable or activity is None else activity.reason
+            engines[tenant] = EngineStatus(
+                tenant, definition.engine, definition.title, presence.endpoint, reachable,
+                self._tracker.version(tenant), detail,
+            )  # fmt: skip
+        return engines
+
+    async def close(self) -> None:
+        """End every look that is under way and let the driver go."""
+        await self._tracker.close()
+        await self._monitor.close()
+
+    async def _look(self, sample: Sample) -> Seen:
+        seen = self._seen(sample, await self._census(sample))
+        activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
+        return replace(seen, now=self._clock.now(), activities=activities)
+
+    async def _census(self, sample: Sample) -> Census:
+        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
+        identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
+        return take_census(sample, identities, self.catalog, self._recognizer)
+
+    def _seen(self, sample: Sample, census: Census) -> Seen:
+        definitions = {tenant: self._definition(tenant) for tenant in census.tenants}
+        remote = frozenset(t.id for t in census.tenants.values() if t.endpoint and not is_local(t.endpoint))
+        return Seen(self._clock.now(), sample, census, {}, definitions, remote)
+
+    def _definition(self, tenant: str) -> TenantDefinition:
+        """A tenant whose file has errors is asked for nothing: what was meant may be that it must not be."""
+        definition = self.catalog.resolve(tenant)
+        return replace(definition, protected=True) if tenant in self._broken else definition

@@ -1,0 +1,53 @@
+"""The entry point of the demo."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+
+from gpusupervisor.simulation.demo.stage import Stage, StageError
+from gpusupervisor.simulation.demo.story import Narrator, Story, things_to_try
+from gpusupervisor.simulation.demo.witness import DidNotHappenError, Witness
+
+
+async def _play(*, once: bool) -> None:
+    narrator = Narrator()
+    started = time.monotonic()
+    narrator.says("Setting up: a private bus, a simulated RTX 4090, Ollama, ComfyUI, a desktop, the supervisor.")
+    async with Stage() as stage:
+        witness = Witness(stage.bus_address, narrator.signal)
+        await witness.connect()
+        try:
+            await Story(stage, witness, narrator).play()
+        finally:
+            witness.leave()
+        narrator.scene(
+            f"Everything above really happened, in {time.monotonic() - started:.0f} s. The card is simulated;"
+        )
+        narrator.says("processes, HTTP, D-Bus and the supervisor are the real ones.")
+        if not once:
+            narrator.scene("It keeps running until Ctrl-C. In another terminal:")
+            narrator.code(things_to_try(stage))
+            await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Entry point; exit code 0 only when every step of the story happened."""
+    parser = argparse.ArgumentParser(
+        prog="gpusupervisor-demo", description="Tells what gpusupervisor does, by doing it."
+    )
+    parser.add_argument("--once", action="store_true", help="end after the story")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left behind
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_play(once=options.once))
+    except (StageError, DidNotHappenError) as error:
+        print(f"\nThe story ended: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

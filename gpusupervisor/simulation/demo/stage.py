@@ -1,0 +1,150 @@
+"""The stage: a private bus, a simulated card, engines that are real processes, and the real daemon."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+
+from gpusupervisor.simulation.engines.launch import Engine, disguised_python, start_engine
+from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
+
+SHORT = "2s"
+"""How long quiet has to last before it counts as idle; 10 s in the shipped definitions."""
+PROBES = "".join(
+    f'[[activity.probes]]\nkind = "{kind}"\nidle-after = "{SHORT}"\n' for kind in ("sm-utilization", "vram")
+)
+
+
+class StageError(Exception):
+    """The stage cannot be set up; the text says what is missing."""
+
+
+class Stage:
+    """Everything that the story needs; leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self.directory = Path()
+        self.bus_address = ""
+        self.ollama: Engine
+        self.comfyui: Engine
+        self.stranger: Engine
+
+    @property
+    def tenants(self) -> Path:
+        """Where tenant files of the demo are, as /etc/gpusupervisor/tenants.d is on a real machine."""
+        return self.directory / "tenants.d"
+
+    @property
+    def card(self) -> Path:
+        """The card directory."""
+        return self.directory / "card"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For programs that shall talk to the demo's bus as if it were the system bus."""
+        return {**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.bus_address}
+
+    async def __aenter__(self) -> "Stage":
+        """Set up everything but the stranger."""
+        try:
+            self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gpusupervisor-demo-")))
+            self.tenants.mkdir()
+            SimulatedCard(self.card).write_card([SimulatedGpu()])
+            await self._start_bus()
+            await self._enter(await start_engine("desktop", "--card", self.card))
+            self.ollama = await self._enter(await self._start_ollama())
+            self.comfyui = await self._enter(await self._start_comfyui())
+            self._describe()
+            await self._start_daemon()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every process and remove the directory."""
+        await self._stack.aclose()
+
+    async def start_stranger(self, hold: str) -> None:
+        """Start an application that nobody has described."""
+        executable = disguised_python(self.directory / "bin" / "renderbox")
+        self.stranger = await self._enter(
+            await start_engine("third_app", "--card", self.card, "--port", "0", "--hold", hold, executable=executable)
+        )
+
+    async def _start_ollama(self) -> Engine:
+        home = self.directory / "ollama"
+        arguments = ("--card", self.card, "--port", "0", "--model", "llama3.1:13b=13G", "--home", home)
+        return await start_engine("ollama", *arguments, executable=disguised_python(home / "bin" / "ollama"))
+
+    async def _start_comfyui(self) -> Engine:
+        return await start_engine("comfyui", "--card", self.card, "--port", "0")
+
+    def _describe(self) -> None:
+        """What differs from the shipped definitions: ports, a need, and shorter waits than in real life."""
+        files = {
+            "desktop.toml": '[match]\ncommand-lines = ["*engines.desktop*"]\n',
+            "ollama.toml": f'min-residency = "1s"\n[endpoint]\nurl = "{self.ollama.url}"\n'
+            f'[[activity.probes]]\nkind = "ollama"\n{PROBES}',
+            "comfyui.toml": f'needs-vram = "14G"\n[match]\ncommand-lines = ["*engines.comfyui*"]\n'
+            f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n'
+            f'[activity]\nstuck-after = "10s"\n[[activity.probes]]\nkind = "comfyui"\n{PROBES}',
+            "llama-server.toml": "",  # an empty file masks: nothing of this machine is probed
+            "vllm.toml": "",
+        }
+        for name, text in files.items():
+            (self.tenants / name).write_text(text)
+
+    async def _start_bus(self) -> None:
+        if shutil.which("dbus-daemon") is None:
+            raise StageError("dbus-daemon is not installed: apt-get install dbus")
+        configuration = self.directory / "bus.conf"
+        configuration.write_text(
+            "<busconfig><type>session</type>"
+            f"<listen>unix:path={self.directory}/bus</listen><auth>EXTERNAL</auth>"
+            '<policy context="default"><allow send_destination="*" eavesdrop="false"/><allow own="*"/>'
+            '<allow receive_sender="*"/></policy></busconfig>'
+        )
+        bus = await self._spawn(
+            "dbus-daemon", "--nofork", "--print-address=1", f"--config-file={configuration}",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        assert bus.stdout is not None
+        self.bus_address = (await asyncio.wait_for(bus.stdout.readline(), 10)).decode().strip().partition(",")[0]
+
+    async def _start_daemon(self) -> None:
+        await self._spawn(
+            sys.executable, "-m", "gpusupervisor.simulation.daemon",
+            "--card", str(self.card), "--tenants", str(self.tenants),
+            "--settings", str(self.directory / "gpusupervisor.toml"), "--bus", self.bus_address,
+            stderr=(self.directory / "daemon.log").open("wb"),
+        )  # fmt: skip
+
+    async def _spawn(self, *command: str, **streams: object) -> Process:
+        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, **streams)  # type: ignore[arg-type]
+        self._stack.push_async_callback(_end, process)
+        return process
+
+    async def _enter(self, engine: Engine) -> Engine:
+        self._stack.push_async_callback(engine.stop)
+        return engine
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(10):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+    await process.communicate()

@@ -1,0 +1,148 @@
+"""A world that follows a card directory, cheaply: it looks before every NVML call."""
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusupervisor.simulation.nvml.allocation import ALLOCATIONS, stat_fields
+from gpusupervisor.simulation.nvml.card import CARD, Card, parse_card
+from gpusupervisor.simulation.nvml.world import SimulatedGpu, SimulatedProcess, World
+
+RACY = 50_000_000
+"""Nanoseconds: a change this soon after one that was seen may carry the same timestamp, so it is looked at again."""
+LIVENESS = 0.005
+"""Seconds for which a process that can be signalled is believed to be the same and no zombie."""
+
+
+@dataclass
+class _Holder:
+    pid: int
+    start_time: int
+    holds: list[tuple[str, SimulatedProcess]]
+
+
+@dataclass
+class _FollowedGpu(SimulatedGpu):
+    """A card with the processes that live, beside those that `card.json` lists."""
+
+    living: list[SimulatedProcess] = field(default_factory=list)
+
+    def listed(self) -> list[SimulatedProcess]:
+        """Everything in the process lists."""
+        return self.processes + self.living
+
+
+class CardWorld(World):
+    """The simulated machine as a card directory describes it."""
+
+    def __init__(self, directory: Path | str) -> None:
+        super().__init__()
+        self._card_file = os.fspath(Path(directory) / CARD)
+        self._allocations = os.fspath(Path(directory) / ALLOCATIONS)
+        self._card_seen: tuple[int, ...] = ()
+        self._allocations_seen = -1
+        self._holders: list[_Holder] = []
+        self._alive: frozenset[int] = frozenset()
+        self._checked_at = 0.0
+        self._list_zombies = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what changed in the directory, and who has died."""
+        with self.lock:
+            changed = self._follow_card()
+            changed |= self._follow_allocations()
+            changed |= self._follow_processes(certainly=changed)
+            if changed:
+                self._place()
+
+    def _follow_card(self) -> bool:
+        status = os.stat(self._card_file)
+        seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if seen == self._card_seen:
+            return False
+        self._card_seen = seen if _settled(status.st_mtime_ns) else ()
+        self._adopt(parse_card(json.loads(Path(self._card_file).read_text("utf-8"))))
+        return True
+
+    def _adopt(self, card: Card) -> None:
+        if card.generation != self.generation:
+            self.references = 0
+        self.generation = card.generation
+        self.gpus = [_FollowedGpu(**vars(gpu)) for gpu in card.gpus]
+        self.driver = card.driver
+        self.kernel_driver = card.kernel_driver or card.driver
+        self.library_present, self.driver_loaded = card.library_present, card.driver_loaded
+        self.errors, self.latency = card.errors, card.latency
+        self.hanging, self.missing_symbols = set(card.hanging), set(card.missing_symbols)
+        self._list_zombies = card.list_zombies
+
+    def _follow_allocations(self) -> bool:
+        modified = os.stat(self._allocations).st_mtime_ns
+        if modified == self._allocations_seen:
+            return False
+        self._allocations_seen = modified if _settled(modified) else -1
+        self._holders = []
+        for entry in os.scandir(self._allocations):
+            if entry.name.endswith(".json"):
+                with contextlib.suppress(FileNotFoundError):
+                    self._holders.append(_parse_holder(Path(entry.path).read_text("utf-8")))
+        return True
+
+    def _follow_processes(self, *, certainly: bool) -> bool:
+        """Who lives. A signal that cannot be sent is cheap, so a death is seen at once; the rest every few ms."""
+        now = time.monotonic()
+        if not certainly and now - self._checked_at < LIVENESS:
+            alive = frozenset(pid for pid in self._alive if _exists(pid))
+        else:
+            self._checked_at = now
+            alive = frozenset(holder.pid for holder in self._holders if self._lives(holder))
+        if alive == self._alive:
+            return False
+        self._alive = alive
+        return True
+
+    def _lives(self, holder: _Holder) -> bool:
+        try:
+            state, started = stat_fields(holder.pid)
+        except ProcessLookupError:
+            return False
+        return started == holder.start_time and (state not in "ZX" or self._list_zombies)
+
+    def _place(self) -> None:
+        for gpu in self.gpus:
+            if isinstance(gpu, _FollowedGpu):
+                gpu.living = [
+                    process
+                    for holder in self._holders
+                    if holder.pid in self._alive
+                    for uuid, process in holder.holds
+                    if uuid == gpu.uuid
+                ]
+
+
+def _settled(modified: int) -> bool:
+    return time.time_ns() - modified > RACY
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _parse_holder(text: str) -> _Holder:
+    told: dict[str, Any] = json.loads(text)
+    holds = [
+        (hold["gpu"], SimulatedProcess(told["pid"], hold["bytes"], tuple(hold["kinds"]), hold["sm"]))
+        for hold in told["holds"]
+    ]
+    return _Holder(told["pid"], told["start_time"], holds)

@@ -1,0 +1,42 @@
+"""Puts a simulated world beneath pynvml, in the place where it would load the real library."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pynvml
+
+from gpusupervisor.simulation.nvml import handlers  # noqa: F401  (registers the functions)
+from gpusupervisor.simulation.nvml.library import SimulatedLibrary
+from gpusupervisor.simulation.nvml.world import World
+
+SomeWorld = TypeVar("SomeWorld", bound=World)
+
+
+@contextlib.contextmanager
+def installed(world: SomeWorld) -> Iterator[SomeWorld]:
+    """While inside, pynvml loads the simulated library instead of libnvidia-ml.so.1; afterwards all is as before."""
+
+    def load(name: str) -> SimulatedLibrary:
+        world.refresh()
+        if not world.library_present:
+            raise OSError(f"{name}: cannot open shared object file: No such file or directory")
+        return SimulatedLibrary(world)
+
+    before = (pynvml.CDLL, pynvml.nvmlLib, pynvml._nvmlLib_refcount)
+    world.uninstalled = False
+    _put(load, None, 0)
+    try:
+        yield world
+    finally:
+        world.uninstalled = True
+        world.release_hanging()
+        _put(*before)
+
+
+def _put(loader: object, library: object, references: int) -> None:
+    with pynvml.libLoadLock:
+        pynvml.CDLL = loader
+        pynvml.nvmlLib = library
+        pynvml._nvmlLib_refcount = references
+        pynvml._nvmlGetFunctionPointer_cache.clear()

@@ -1,0 +1,144 @@
+"""The simulated machine: driver, GPUs, who holds what on them, and what goes wrong."""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+GIB = 1 << 30
+MIB = 1 << 20
+KINDS = ("compute", "graphics", "mps")
+CALLS_KEPT = 10_000
+HANG_POLL = 0.01
+
+Unified = Literal["", "not-supported", "zero"]
+
+
+@dataclass
+class SimulatedProcess:
+    """An entry of the process lists. The same PID may stand here twice, with other kinds and another size."""
+
+    pid: int
+    used: int | None
+    """Bytes; None is listed as "not available"."""
+    kinds: tuple[str, ...] = ("compute",)
+    """The lists it stands in: compute, graphics, mps."""
+    sm: int = 0
+    """Percent of SM time; 0 gives no utilisation sample. Garbage beyond 100 is passed on."""
+
+
+@dataclass
+class SimulatedGpu:
+    """One card. Sizes in bytes."""
+
+    uuid: str = "GPU-11111111-2222-3333-4444-555555555555"
+    name: str = "NVIDIA GeForce RTX 4090"
+    pci: str = "00000000:01:00.0"
+    total: int = 24 * GIB
+    reserved: int = 400 * MIB
+    other_used: int = 0
+    """Used by nobody that is listed: managed memory, the driver's own."""
+    unified: Unified = ""
+    """A machine that shares memory with the host: how GetMemoryInfo refuses to answer."""
+    mig: bool | None = None
+    """MIG mode; None where the card has no MIG."""
+    utilization_supported: bool = True
+    lost: bool = False
+    processes: list[SimulatedProcess] = field(default_factory=list)
+    """Listed whether or not such a process lives."""
+    errors: dict[str, int] = field(default_factory=dict)
+    """Function name to the nvmlReturn_t that it always answers for this GPU."""
+
+    def listed(self) -> list[SimulatedProcess]:
+        """Everything in the process lists."""
+        return self.processes
+
+    def used(self) -> int:
+        """Bytes in use: every process once, with its largest size."""
+        sizes: dict[int, int] = {}
+        for process in self.listed():
+            sizes[process.pid] = max(sizes.get(process.pid, 0), process.used or 0)
+        return sum(sizes.values()) + self.other_used
+
+
+class World:
+    """All of it, and the record of what was asked. Attributes may be changed at any time, from any thread."""
+
+    def __init__(self, gpus: Iterable[SimulatedGpu] = (), driver: str = "580.95.05") -> None:
+        self.gpus = list(gpus)
+        """In index order."""
+        self.driver = driver
+        """Version of the library that is loaded next."""
+        self.kernel_driver = driver
+        """Version of the kernel module; initialisation fails when it is not the loaded library's."""
+        self.library_present = True
+        self.driver_loaded = True
+        self.generation = 1
+        self.errors: dict[str, int] = {}
+        """Function name to the nvmlReturn_t that it always answers."""
+        self.latency: dict[str, float] = {}
+        """Function name, or "*", to seconds."""
+        self.hanging: set[str] = set()
+        """Functions that do not return while they stand here."""
+        self.missing_symbols: set[str] = set()
+        self.references = 0
+        """nvmlInit less nvmlShutdown."""
+        self.uninstalled = False
+        """Nothing hangs any more: whoever installed the world is done with it."""
+        self.lock = threading.RLock()
+        self.calls: deque[str] = deque(maxlen=CALLS_KEPT)
+        """Names of the functions called, in order."""
+        self.touched: Counter[str] = Counter()
+        """GPU UUID to the number of calls that reached (and so woke) it."""
+        self.threads: set[int] = set()
+        """Idents of the threads that called."""
+        self._failures: dict[str, deque[int | None]] = {}
+        self._released = threading.Condition()
+
+    def refresh(self) -> None:
+        """Take in what changed outside; called before every function."""
+
+    def fail_next(self, function: str, *codes: int | None) -> None:
+        """Let the next calls of a function answer these codes, in order; None lets one call pass."""
+        with self.lock:
+            self._failures.setdefault(function, deque()).extend(codes)
+
+    def failure(self, function: str) -> int | None:
+        """The code that this call has to answer; None for none."""
+        queue = self._failures.get(function)
+        if queue:
+            code = queue.popleft()
+            if code is not None:
+                return code
+        return self.errors.get(function)
+
+    def hang(self, function: str) -> None:
+        """Let calls of a function not return until `release_hanging`."""
+        self.hanging.add(function)
+
+    def release_hanging(self) -> None:
+        """Let the calls that hang return."""
+        with self._released:
+            self.hanging.clear()
+            self._released.notify_all()
+
+    def wait_while_hanging(self, function: str) -> None:
+        """Return when the function does not hang (any more)."""
+        while function in self.hanging and not self.uninstalled:
+            with self._released:
+                self._released.wait(HANG_POLL)
+            self.refresh()
+
+    def reload_driver(self, version: str = "") -> None:
+        """Unload the kernel module and load it again, perhaps of another release: every client has lost it."""
+        with self.lock:
+            self.generation += 1
+            self.kernel_driver = version or self.kernel_driver
+            self.references = 0
+
+    def upgrade_driver(self, version: str) -> None:
+        """Upgrade the packages in place: library file and reloaded module are new, what is mapped stays old."""
+        with self.lock:
+            self.driver = version
+            self.reload_driver(version)

@@ -1,0 +1,58 @@
+"""The world as execution sees it: looking, asking, measuring, on the real machine."""
+
+from collections.abc import Callable, Mapping
+
+from gpusupervisor.arbitration.compose import Seen
+from gpusupervisor.arbitration.execute import ReleaseReply
+from gpusupervisor.arbitration.situation import Situation
+from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.observatory import Observatory
+from gpusupervisor.tenants.release.http_release import request_release
+
+
+class LiveWorld:
+    """What a plan's execution may do."""
+
+    def __init__(self, observatory: Observatory, http: EngineHttp, situation_of: Callable[[Seen], Situation]) -> None:
+        self._observatory = observatory
+        self._http = http
+        self._situation_of = situation_of
+        self._seen: Seen | None = None
+
+    async def look(self, tenant: str) -> Situation:
+        """The situation with the GPUs measured now and, where a tenant is named, a fresh look at its activity."""
+        self._seen = await self._observatory.look_closely(tenant)
+        return self._situation_of(self._seen)
+
+    async def request(self, tenant: str) -> ReleaseReply:
+        """Ask by each rung of its ladder, until one is accepted."""
+        reply = ReleaseReply("refused", "it has no way to be asked")
+        presence = self._seen.census.tenants.get(tenant) if self._seen else None
+        for rung in self._observatory.catalog.resolve(tenant).release if presence else ():
+            answer = await request_release(rung, presence.endpoint if presence else "", self._http)
+            if answer.accepted:
+                return ReleaseReply("accepted", answer.detail)
+            reply = ReleaseReply("failed" if answer.outcome == "failed" else "refused", answer.detail)
+        return reply
+
+    async def measure(self, tenant: str, gpus: tuple[str, ...]) -> Mapping[str, Measurement]:
+        """Ask NVML now, for each GPU. Raises GpuUnavailable."""
+        return await self._observatory.measure(tenant, gpus)
+
+    def settle_time(self, tenant: str) -> int:
+        """How long its memory may take to come back, in microseconds."""
+        return max((rung.settle for rung in self._observatory.catalog.resolve(tenant).release), default=0)
+
+    def defers_when_busy(self, tenant: str) -> bool:
+        """Whether its engine keeps the request until its work is done."""
+        return any(rung.when_busy == "deferred" for rung in self._observatory.catalog.resolve(tenant).release)
+
+    def cooldown(self, tenant: str) -> int:
+        """How long it is left alone after a request, in microseconds."""
+        return self._observatory.catalog.resolve(tenant).cooldown
+
+    def held(self, tenant: str, gpu: str) -> int:
+        """What it held on a GPU when it was last measured, in bytes."""
+        presence = self._seen.census.tenants.get(tenant) if self._seen else None
+        return presence.holdings.get(gpu, 0) if presence else 0

@@ -1,0 +1,130 @@
+"""The installed service, in its own hardened unit, over a simulated card with engines that run as other units."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.conftest import BUS_NAME, ROOT, UNIT, USER
+from tests.system.machine import Machine
+
+PYTHON = "/usr/local/lib/gpusupervisor/venv/bin/python"
+CARD = "/var/lib/simulated-card"
+DROP_IN = f"/run/systemd/system/{UNIT}.d/card.conf"
+GIB = 1 << 30
+LONG = 40.0
+"""Seconds: an engine counts as idle once it has been quiet for ten, and every look may be seconds after the last."""
+
+
+@pytest.fixture(scope="module")
+def card(machine: Machine) -> Iterator[Machine]:
+    """The machine with the service reading the simulated card, and Ollama holding a model of 8 GiB."""
+    machine.run(PYTHON, "-c", f"from gpusupervisor.simulation.nvml import SimulatedCard as C; C({CARD!r}).write_card()")
+    machine.write(
+        DROP_IN, f"[Service]\nExecStart=\nExecStart={PYTHON} -m gpusupervisor.simulation.daemon --card {CARD}\n"
+    )
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "enable", "--quiet", UNIT)
+    machine.run("systemctl", "restart", UNIT)
+    start_engine(machine, "ollama.service", "ollama", "--model=small=8G", "--keep-alive=1h")
+    yield machine
+    machine.run("systemctl", "stop", "ollama.service", "mystery.service", check=False)
+    machine.run("rm", DROP_IN)
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "restart", UNIT)
+
+
+def start_engine(machine: Machine, unit: str, name: str, *arguments: str) -> None:
+    """Run a simulated engine as a unit of an ordinary user, whose processes the service may not look into."""
+    options = ["--quiet", "--collect", f"--unit={unit}", f"--uid={USER}"]
+    module = f"gpusupervisor.simulation.engines.{name}"
+    machine.run("systemd-run", *options, PYTHON, "-m", module, f"--card={CARD}", *arguments)
+
+
+def hold_a_model(machine: Machine) -> None:
+    """Make Ollama load its model, as a request without a prompt does, unless it is seen holding it."""
+    program = (
+        "import httpx; t = httpx.HTTPTransport(retries=5); c = httpx.Client(transport=t, timeout=30);"
+        "c.post('http://127.0.0.1:11434/api/generate', json={'model': 'small'}).raise_for_status()"
+    )
+    if not tenant(machine, "ollama").get("Holding"):
+        machine.run(PYTHON, "-c", program)
+    machine.wait_until("Ollama's holding is seen", lambda: tenant(machine, "ollama").get("Holding"), UNIT)
+
+
+def tenant(machine: Machine, name: str) -> dict[str, object]:
+    """A tenant's properties, as anybody may read them; nothing while it is not there."""
+    return properties(machine, f"{ROOT}/tenants/{name}", f"{BUS_NAME}.Tenant")
+
+
+def gpu(machine: Machine) -> dict[str, object]:
+    """The card's properties."""
+    paths = machine.output("busctl", "tree", "--list", BUS_NAME).splitlines()
+    (path,) = (path for path in paths if path.startswith(f"{ROOT}/gpus/"))
+    return properties(machine, path, f"{BUS_NAME}.Gpu")
+
+
+def properties(machine: Machine, path: str, interface: str) -> dict[str, object]:
+    """All properties of an object, read by the ordinary user."""
+    call = ("busctl", "--json=short", "call", BUS_NAME, path, "org.freedesktop.DBus.Properties", "GetAll", "s")
+    answer = machine.run(*call, interface, user=USER, check=False)
+    if answer.returncode != 0:
+        return {}
+    return {key: value["data"] for key, value in json.loads(answer.stdout)["data"][0].items()}
+
+
+def test_the_status_line_says_who_holds_how_much(card: Machine) -> None:
+    hold_a_model(card)
+    line = card.wait_until(
+        "STATUS= names Ollama",
+        lambda: text if "ollama" in (text := card.property(UNIT, "StatusText")) else "",
+        UNIT,
+    )
+    assert line.startswith("RTX 4090: 8.")
+    assert "GiB held - ollama " in line
+    assert line.endswith(" - healthy")
+
+
+def test_another_users_engine_is_recognised_by_its_unit_and_reached(card: Machine) -> None:
+    hold_a_model(card)
+    assert abs(int(str(tenant(card, "ollama")["Holding"])) - 8 * GIB) < GIB
+    engine = ("busctl", "get-property", BUS_NAME, f"{ROOT}/engines/ollama", f"{BUS_NAME}.Engine", "Reachable")
+    card.wait_until("Ollama's API is reached", lambda: card.output(*engine) == "b true", UNIT)
+
+
+def test_the_user_in_front_of_the_machine_has_an_idle_engine_released_for_real(card: Machine) -> None:
+    hold_a_model(card)
+    card.wait_until("Ollama is idle", lambda: tenant(card, "ollama").get("Activity") == "idle", UNIT, within=LONG)
+    release = ("gdbus", "call", "--system", f"--dest={BUS_NAME}", f"--object-path={ROOT}/tenants")
+    done = card.in_session(USER, *release, f"--method={BUS_NAME}.Tenants.Release", "ollama", seat="seat0")
+    assert done.returncode == 0, done.stderr
+    assert "'freed'" in done.stdout
+    card.wait_until("the memory is free again", lambda: int(str(gpu(card)["MemoryUsed"])) < GIB, UNIT)
+    assert "freed" in card.journal(UNIT)
+
+
+def test_an_unknown_application_is_named_and_becomes_a_tenant_with_a_file(card: Machine) -> None:
+    start_engine(card, "mystery.service", "third_app", "--hold=4G")
+    card.wait_until("the unknown process is named", lambda: gpu(card)["Unmanaged"], UNIT)
+    path = "/etc/gpusupervisor/tenants.d/mystery.toml"
+    card.write(path, 'title = "Mystery"\n[match]\nunits = ["mystery.service"]\n')
+    try:
+        card.run("systemctl", "reload", UNIT)
+        card.wait_until("the tenant holds its memory", lambda: tenant(card, "mystery").get("Holding"), UNIT)
+        assert gpu(card)["Unmanaged"] == []
+    finally:
+        card.run("rm", path)
+        card.run("systemctl", "reload", UNIT)
+        card.run("systemctl", "stop", "mystery.service")
+
+
+def test_a_killed_service_finds_everything_again(card: Machine) -> None:
+    hold_a_model(card)
+    old = card.property(UNIT, "MainPID")
+    card.run("systemctl", "kill", "--signal=SIGKILL", "--kill-whom=main", UNIT)
+    card.wait_until("it runs again", lambda: card.property(UNIT, "MainPID") not in ("0", old), UNIT)
+    card.wait_until("Ollama's holding is seen again", lambda: tenant(card, "ollama").get("Holding"), UNIT)
+
+
+def test_no_traceback_was_ever_logged(card: Machine) -> None:
+    assert "Traceback" not in card.journal(UNIT)
