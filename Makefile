@@ -1,0 +1,164 @@
+# `make` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# Distributions' Python: a service must not depend on one below somebody's home.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+PYTEST_ARGS ?=
+
+# --- Where things go -------------------------------------------------------------------------------------------
+# DESTDIR is prepended to every path and appears in no installed file.
+DESTDIR ?=
+PREFIX ?= /usr/local
+# A folder below lib/gpusupervisor, which others may put tenants.d/ in.
+appdir := $(PREFIX)/lib/gpusupervisor/venv
+bindir := $(PREFIX)/bin
+docdir := $(PREFIX)/share/doc/gpusupervisor
+unitdir := $(PREFIX)/lib/systemd/system
+sysusersdir := $(PREFIX)/lib/sysusers.d
+tmpfilesdir := $(PREFIX)/lib/tmpfiles.d
+dbusservicesdir := $(PREFIX)/share/dbus-1/system-services
+dbusinterfacesdir := $(PREFIX)/share/dbus-1/interfaces
+# The bus reads policies below /usr/share and /etc only, polkit (before 125) actions below /usr/share only.
+dbuspolicydir := $(if $(filter /usr,$(PREFIX)),/usr/share,/etc)/dbus-1/system.d
+polkitactionsdir := /usr/share/polkit-1/actions
+
+commands := gpusupervisorctl
+units := gpusupervisor.service
+interfaces := $(notdir $(wildcard dbus/*.xml))
+# Every installed file outside the program's own folder: uninstall removes exactly these.
+installed_files := \
+	$(commands:%=$(bindir)/%) \
+	$(units:%=$(unitdir)/%) \
+	$(sysusersdir)/gpusupervisor.conf \
+	$(tmpfilesdir)/gpusupervisor.conf \
+	$(dbuspolicydir)/org.gpusupervisor1.conf \
+	$(dbusservicesdir)/org.gpusupervisor1.service \
+	$(interfaces:%=$(dbusinterfacesdir)/%) \
+	$(polkitactionsdir)/org.gpusupervisor1.policy
+
+sources := pyproject.toml README.md $(shell find gpusupervisor -type f -not -path '*/__pycache__/*' 2>/dev/null)
+
+# --- For people ------------------------------------------------------------------------------------------------
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@echo "install and uninstall take PREFIX (now $(PREFIX)) and DESTDIR; test takes PYTEST_ARGS."
+
+.PHONY: check
+check: ## set up what is missing, then lint and all tests
+	@$(MAKE) lint
+	@$(MAKE) test
+
+.PHONY: lint
+lint: .venv/.stamp ## ruff and mypy --strict
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --check --quiet . || { echo "Not formatted: run '.venv/bin/ruff format .'" >&2; exit 1; }
+	@.venv/bin/mypy
+
+.PHONY: test
+test: .venv/.stamp ## unit, property, bus and system tests
+	@.venv/bin/pytest --ignore=tests/benchmarks $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: .venv/.stamp ## the project's figures, as a table
+	@.venv/bin/pytest tests/benchmarks --benchmark-only --benchmark-columns=min,median,max,rounds \
+		--benchmark-sort=name --quiet $(PYTEST_ARGS)
+
+.PHONY: demo
+demo: .venv/.stamp ## the story on a simulated card, no GPU needed (ONCE=1 ends after it)
+	@exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
+
+.PHONY: clean
+clean: ## remove what the other targets made here
+	@rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# --- Setting up ------------------------------------------------------------------------------------------------
+.PHONY: packages
+packages: ## Debian packages that make check needs (installs them when root)
+	@.ci/packages
+
+# Debian 12's pip would build what comes as source in a way that needs the package wheel.
+pip_flags := --quiet --disable-pip-version-check --use-pep517
+
+.venv/.stamp: pyproject.toml .ci/packages
+	@.ci/packages
+	[ -x .venv/bin/pip ] || $(PYTHON) -m venv --clear .venv
+	echo "Installing Python packages in .venv"
+	.venv/bin/pip install $(pip_flags) --editable . $$(.ci/packages --python)
+	touch $@
+
+# The program and all it depends on, as wheels: install needs no network once they are here.
+build/wheels/.stamp: $(sources)
+	@[ -x build/venv/bin/pip ] || $(PYTHON) -m venv --clear build/venv
+	rm -rf build/wheels
+	echo "Building wheels in build/wheels"
+	build/venv/bin/python -m pip wheel $(pip_flags) --wheel-dir build/wheels .
+	touch $@
+
+.PHONY: wheels
+wheels: build/wheels/.stamp ## what install needs, so that it can run without a network
+
+# --- Installing ------------------------------------------------------------------------------------------------
+define substitute
+sed -e 's|@appdir@|$(appdir)|g' -e 's|@bindir@|$(bindir)|g' -e 's|@docdir@|$(docdir)|g'
+endef
+put := install -D -m 644
+dest := $(DESTDIR)$(appdir)
+# The live system is only touched when there is one and the files went into it.
+live := [ -z '$(DESTDIR)' ] && [ -d /run/systemd/system ]
+
+.PHONY: install
+install: build/wheels/.stamp ## the service, with units, bus policy and polkit actions
+	@$(PYTHON) -m venv --without-pip --clear $(dest)
+	build/venv/bin/python -m pip --python $(dest)/bin/python install $(pip_flags) \
+		--no-index --find-links build/wheels --no-compile --no-warn-script-location gpusupervisor
+	# Only our programs stay, and nothing names the folder it was staged in.
+	find $(dest)/bin -type f -not -name 'gpusupervisor*' -delete
+	for program in $(dest)/bin/gpusupervisor*; do
+		sed -i -e '1s|^#!.*|#!$(appdir)/bin/python|' -e "2{/^'''exec'/d}" -e "3{/^' '''/d}" $$program
+	done
+	sed -i '/^command = /d' $(dest)/pyvenv.cfg
+	$(dest)/bin/python -m compileall -qq $(if $(DESTDIR),-s $(DESTDIR) -p /) $(dest)/lib
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(dbusservicesdir)
+	$(foreach c,$(commands),ln -sfn $(appdir)/bin/$(c) $(DESTDIR)$(bindir)/$(c);)
+	$(foreach u,$(units),$(substitute) systemd/$(u).in >$(DESTDIR)$(unitdir)/$(u);)
+	$(put) systemd/gpusupervisor.sysusers $(DESTDIR)$(sysusersdir)/gpusupervisor.conf
+	$(put) systemd/gpusupervisor.tmpfiles $(DESTDIR)$(tmpfilesdir)/gpusupervisor.conf
+	$(put) dbus/org.gpusupervisor1.conf $(DESTDIR)$(dbuspolicydir)/org.gpusupervisor1.conf
+	$(put) dbus/org.gpusupervisor1.service $(DESTDIR)$(dbusservicesdir)/org.gpusupervisor1.service
+	$(put) -t $(DESTDIR)$(dbusinterfacesdir) $(interfaces:%=dbus/%)
+	$(put) polkit/org.gpusupervisor1.policy $(DESTDIR)$(polkitactionsdir)/org.gpusupervisor1.policy
+	$(put) -t $(DESTDIR)$(docdir) README.md LICENSE polkit/49-gpusupervisor-headless.rules.example
+	if $(live); then
+		systemd-sysusers $(sysusersdir)/gpusupervisor.conf
+		systemd-tmpfiles --create $(tmpfilesdir)/gpusupervisor.conf
+		systemctl daemon-reload
+		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
+		echo "Installed. Next: systemctl enable --now gpusupervisor"
+	else
+		echo "Installed in $(DESTDIR)$(PREFIX)."
+	fi
+
+.PHONY: uninstall
+uninstall: ## remove what install put (configuration, state and the user stay)
+	@if $(live) && systemctl --quiet is-enabled gpusupervisor.service 2>/dev/null; then
+		systemctl --quiet disable gpusupervisor.service
+	fi
+	if $(live) && systemctl --quiet is-active gpusupervisor.service; then systemctl stop gpusupervisor.service; fi
+	rm -f $(installed_files:%='$(DESTDIR)%')
+	rm -rf '$(dest)' '$(DESTDIR)$(docdir)'
+	rmdir --ignore-fail-on-non-empty $(dir $(dest)) 2>/dev/null || true
+	if $(live); then
+		systemctl daemon-reload
+		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
+		for folder in /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do
+			rmdir --ignore-fail-on-non-empty $$folder 2>/dev/null || true
+		done
+		echo "Removed. What you wrote in /etc/gpusupervisor stays, and so do /var/lib/gpusupervisor and the user."
+	fi
