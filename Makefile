@@ -66,8 +66,8 @@ test: .venv/.stamp ## unit, property, bus and system tests
 
 .PHONY: bench
 bench: .venv/.stamp ## the project's figures, as a table
-	@.venv/bin/pytest tests/benchmarks --benchmark-only --benchmark-columns=min,median,max,rounds \
-		--benchmark-sort=name --quiet $(PYTEST_ARGS)
+	@.venv/bin/pytest tests/benchmarks --benchmark-columns=min,median,max,rounds --benchmark-sort=name \
+		--quiet $(PYTEST_ARGS)
 
 .PHONY: demo
 demo: .venv/.stamp ## the story on a simulated card, no GPU needed (ONCE=1 ends after it)
@@ -140,7 +140,8 @@ install: build/wheels/.stamp ## the service, with units, bus policy and polkit a
 		systemd-tmpfiles --create $(tmpfilesdir)/gpusupervisor.conf
 		systemctl daemon-reload
 		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
-		echo "Installed. Next: systemctl enable --now gpusupervisor"
+		if systemctl --quiet is-active gpusupervisor.service; then next=restart; else next='enable --now'; fi
+		echo "Installed. Next: systemctl $$next gpusupervisor"
 	else
 		echo "Installed in $(DESTDIR)$(PREFIX)."
 	fi

@@ -86,6 +86,7 @@ class Daemon:
                     self._surroundings.bus_address, supervisor, __version__, self._clock, self._surroundings.authority
                 )
                 loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(self._reload(supervisor)))
+                self._bus.publish(supervisor.before_first_tick())
                 self._notifier.ready()
                 _LOG.info("gpusupervisor %s is ready", __version__)
                 background = [

@@ -13,6 +13,7 @@ from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
 from gpusupervisor.engine_http import EngineHttp, is_local
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu
+from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
 from gpusupervisor.processes.reader import ProcessReader
@@ -50,6 +51,11 @@ class Observatory:
             if definition.activity
             for probe in definition.activity.probes
         )
+
+    def before_looking(self) -> Seen:
+        """The tenants that are described, with nothing known of them."""
+        sample = Sample(self._clock.now(), STARTING)
+        return self._seen(sample, take_census(sample, {}, self.catalog, self._recognizer))
 
     async def look(self, *, needed: bool) -> Seen:
         """Look at everything that is due. needed: whether anybody wants the driver kept open."""

@@ -81,6 +81,12 @@ class Supervisor:
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
 
+    def before_first_tick(self) -> State:
+        """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
+        seen = self._observatory.before_looking()
+        situation = self._situation_of(seen)
+        return self._state(seen, situation, assess(situation))
+
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
         seen = await self._observatory.look(needed=self._needs_driver())
@@ -184,7 +190,7 @@ class Supervisor:
         checks = (
             check_driver(seen.sample),
             *check_gpus(seen.sample),
-            check_configuration(self._configuration.problems, self._refused),
+            *check_configuration(self._configuration.problems, self._refused),
             *check_tenants(situation, seen.activities, reloaded),
         )
         automatic = self._automatic.on

@@ -52,7 +52,7 @@ class LiveWorld:
         """How long it is left alone after a request, in microseconds."""
         return self._observatory.catalog.resolve(tenant).cooldown
 
-    def held(self, tenant: str, gpu: str) -> int:
-        """What it held on a GPU when it was last measured, in bytes."""
+    def holdings(self, tenant: str) -> Mapping[str, int]:
+        """What it held by GPU when it was last looked at, in bytes."""
         presence = self._seen.census.tenants.get(tenant) if self._seen else None
-        return presence.holdings.get(gpu, 0) if presence else 0
+        return presence.holdings if presence else {}

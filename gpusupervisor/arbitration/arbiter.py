@@ -81,6 +81,7 @@ class Arbiter:
         starved = [a for a in assessments.values() if a.starved]
         starved.sort(key=lambda a: (-situation.tenants[a.tenant].priority, a.tenant))
         self._last_made = {a.tenant: self._last_made[a.tenant] for a in starved if a.tenant in self._last_made}
+        self._retry_at = {tenant: at for tenant, at in self._retry_at.items() if situation.now < at}
         for assessment in starved:
             done = self._serve(situation, assessment, automatic=automatic)
             explained[assessment.tenant] = replace(assessment, reason=f"{assessment.reason}. {done}")
@@ -141,9 +142,10 @@ class Arbiter:
         asked = ", ".join(step.tenant for step in plan.steps)
         if not automatic:
             return f"Observe-only: {plan.id} would ask {asked}"
-        if situation.now < self._retry_at.get(name, 0):
+        if name in self._retry_at:
             return f"The last plan did not bring enough; {asked} will be asked when half a minute has passed"
         self._start(plan)
+        del self._last_made[name]  # the next one is another plan, announced anew even when it says the same
         return f"{plan.id} asks {asked}"
 
     def _made_again(self, plan: ReleasePlan) -> ReleasePlan:
@@ -194,9 +196,10 @@ class Arbiter:
 
     def _settle_up(self, result: PlanResult) -> None:
         plan, now = result.plan, self._clock.now()
-        if result.outcome == "satisfied" and plan.need:
-            held = self._world.held(plan.beneficiary, plan.gpu)
-            self.reservations.keep(plan.gpu, plan.beneficiary, plan.need - held, held, now)
+        if result.outcome == "satisfied" and plan.beneficiary:
+            held = self._world.holdings(plan.beneficiary)
+            missing = plan.need - sum(held.values())
+            self.reservations.keep(plan.gpu, plan.beneficiary, missing, held.get(plan.gpu, 0), now)
         elif plan.cause == "starved":
             self._retry_at[plan.beneficiary] = now + RETRY_AFTER
         _LOG.info("%s ended, %s: %s", plan.id, result.outcome, result.detail)
@@ -214,5 +217,5 @@ def _gist(plan: ReleasePlan) -> object:
         plan.sufficient,
         plan.fits,
         tuple(step.tenant for step in plan.steps),
-        tuple((blocker.holder, blocker.reason) for blocker in plan.blockers),
+        frozenset((blocker.holder, blocker.reason) for blocker in plan.blockers),
     )

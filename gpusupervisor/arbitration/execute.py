@@ -62,8 +62,8 @@ class World(Protocol):
     def cooldown(self, tenant: str) -> int:
         """How long it is left alone after a request, in microseconds."""
 
-    def held(self, tenant: str, gpu: str) -> int:
-        """What it held on a GPU when it was last measured, in bytes; 0 for a tenant nobody knows."""
+    def holdings(self, tenant: str) -> Mapping[str, int]:
+        """What it held by GPU when it was last looked at, in bytes; nothing for a tenant nobody knows."""
 
 
 class Ledger(Protocol):

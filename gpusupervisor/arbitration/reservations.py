@@ -1,7 +1,7 @@
 """Reservations: room just made is kept for its beneficiary until it has grown into it or the time is up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpusupervisor.arbitration.situation import Reservation
 
@@ -11,7 +11,8 @@ class _Kept:
     gpu: str
     tenant: str
     size: int
-    held_before: int
+    held: int
+    """The most that the tenant has held since."""
     expires_at: int
 
 
@@ -29,12 +30,14 @@ class ReservationBook:
             self._kept[gpu, tenant] = _Kept(gpu, tenant, size, held, now + self.duration)
 
     def current(self, holdings: Mapping[str, Mapping[str, int]], now: int) -> tuple[Reservation, ...]:
-        """What is still kept, given each tenant's holdings by GPU; what is used up or expired is forgotten."""
+        """What is still kept, given each tenant's holdings by GPU; what was grown into once is used up for good."""
         current = []
         for key, kept in list(self._kept.items()):
-            grown = max(0, holdings.get(kept.tenant, {}).get(kept.gpu, 0) - kept.held_before)
-            if now >= kept.expires_at or grown >= kept.size:
+            held = max(kept.held, holdings.get(kept.tenant, {}).get(kept.gpu, 0))
+            left = kept.size - (held - kept.held)
+            if now >= kept.expires_at or left <= 0:
                 del self._kept[key]
             else:
-                current.append(Reservation(kept.gpu, kept.tenant, kept.size - grown, kept.expires_at))
+                self._kept[key] = replace(kept, size=left, held=held)
+                current.append(Reservation(kept.gpu, kept.tenant, left, kept.expires_at))
         return tuple(current)

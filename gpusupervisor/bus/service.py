@@ -166,7 +166,7 @@ async def _own_name(bus: MessageBus) -> None:
     except DBusError as error:
         raise BusUnavailable(
             f"The bus does not let this user own {names.BUS_NAME} ({error.text}): "
-            f"is {names.BUS_NAME}.conf installed in /usr/share/dbus-1/system.d, and was dbus reloaded since?"
+            f"is its bus policy {names.BUS_NAME}.conf installed (make install does), and was dbus reloaded since?"
         ) from error
     except (OSError, EOFError) as error:
         raise BusUnavailable(f"The bus went away while {names.BUS_NAME} was requested ({error})") from error

@@ -1,5 +1,6 @@
 """The connection of a command to the service: one, over D-Bus, with the service's own words for errors."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -14,15 +15,20 @@ ROOT = "/org/gpusupervisor1"
 MANAGER = f"{BUS_NAME}.Manager"
 TENANTS = f"{BUS_NAME}.Tenants"
 
+BUS_LOST = "The connection to the system bus is lost."
 EXIT_FAILED = 1
 EXIT_NOT_RUNNING = 3
 EXIT_NOT_ALLOWED = 4
 
-_NOT_RUNNING = {
+_NOT_RUNNING = (
     "org.freedesktop.DBus.Error.ServiceUnknown",
     "org.freedesktop.DBus.Error.NameHasNoOwner",
     "org.freedesktop.DBus.Error.NoReply",
-}
+    "org.freedesktop.DBus.Error.TimedOut",
+    "org.freedesktop.DBus.Error.Spawn.",  # activation failed
+    "org.freedesktop.systemd1.",  # activation through systemd did, e.g. of a masked unit
+)
+"""Beginnings of error names."""
 _NOT_ALLOWED = {
     "org.freedesktop.DBus.Error.AccessDenied",
     "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired",
@@ -67,7 +73,7 @@ class Client:
         interface: str = MANAGER,
     ) -> Any:  # noqa: ANN401  (a D-Bus value)
         """Call a method and return its only out argument without variants; the user may be asked for a password."""
-        reply = await self._bus.call(
+        reply = await self._ask(
             Message(
                 destination=BUS_NAME,
                 path=path,
@@ -78,10 +84,6 @@ class Client:
                 flags=MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION,
             )
         )
-        if reply is None:
-            raise CommandFailed("The service did not answer.")
-        if reply.message_type is MessageType.ERROR:
-            raise _failure(reply)
         return plain(reply.body[0]) if reply.body else None
 
     async def objects(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -97,17 +99,20 @@ class Client:
     @asynccontextmanager
     async def signals(self) -> AsyncIterator["AsyncIterator[Message]"]:
         """The service's signals as they come, for as long as the context lasts."""
-        import asyncio
-
-        queue: asyncio.Queue[Message] = asyncio.Queue()
+        queue: asyncio.Queue[Message | None] = asyncio.Queue()
 
         def collect(message: Message) -> None:
             if message.message_type is MessageType.SIGNAL and (message.path or "").startswith(ROOT):
                 queue.put_nowait(message)
 
+        def end(lost: "asyncio.Future[None]") -> None:
+            if not lost.cancelled():
+                lost.exception()
+                queue.put_nowait(None)
+
         self._bus.add_message_handler(collect)
         rule = f"type='signal',sender='{BUS_NAME}',path_namespace='{ROOT}'"
-        await self._bus.call(
+        await self._ask(
             Message(
                 destination="org.freedesktop.DBus",
                 path="/org/freedesktop/DBus",
@@ -119,18 +124,34 @@ class Client:
         )
 
         async def stream() -> AsyncIterator[Message]:
-            while True:
-                yield await queue.get()
+            while message := await queue.get():
+                yield message
+            raise CommandFailed(BUS_LOST, EXIT_NOT_RUNNING)
 
+        lost = asyncio.ensure_future(self._bus.wait_for_disconnect())  # type: ignore[no-untyped-call]
+        lost.add_done_callback(end)
         try:
             yield stream()
         finally:
+            lost.cancel()
             self._bus.remove_message_handler(collect)
+
+    async def _ask(self, message: Message) -> Message:
+        """The reply to a call. Raises CommandFailed when it is an error, or when none can come."""
+        try:
+            reply = await self._bus.call(message)
+        except (OSError, EOFError):
+            reply = None
+        if reply is None:
+            raise CommandFailed(BUS_LOST, EXIT_NOT_RUNNING)
+        if reply.message_type is MessageType.ERROR:
+            raise _failure(reply)
+        return reply
 
 
 def _failure(reply: Message) -> CommandFailed:
     text = str(reply.body[0]) if reply.body else str(reply.error_name)
-    if reply.error_name in _NOT_RUNNING:
+    if (reply.error_name or "").startswith(_NOT_RUNNING):
         return CommandFailed(
             "gpusupervisor is not running.\n"
             "See why with: systemctl status gpusupervisor\n"

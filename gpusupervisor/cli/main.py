@@ -5,13 +5,14 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from gpusupervisor import __version__
 from gpusupervisor.cli import render
-from gpusupervisor.cli.client import BUS_NAME, ROOT, TENANTS, Client, CommandFailed, plain
+from gpusupervisor.cli.client import BUS_NAME, EXIT_FAILED, ROOT, TENANTS, Client, CommandFailed, plain
 from gpusupervisor.quantities import parse_bytes
 
 LONGEST_FILE = 256 * 1024
@@ -57,7 +58,7 @@ async def release(client: Client, options: argparse.Namespace) -> None:
 async def explain(client: Client, options: argparse.Namespace) -> None:
     """The effective definition with its sources."""
     text = await client.call("Explain", "s", [options.tenant], path=f"{ROOT}/tenants", interface=TENANTS)
-    print(text, end="" if text.endswith("\n") else "\n")
+    print(render.safe_lines(text))
 
 
 async def lint(client: Client, options: argparse.Namespace) -> None:
@@ -178,6 +179,7 @@ def main() -> None:
     options = parser().parse_args()
     try:
         asyncio.run(_run(options))
+        sys.stdout.flush()
     except CommandFailed as failure:
         if str(failure):
             print(render.safe_lines(failure), file=sys.stderr)
@@ -185,8 +187,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's end fails once more
+        sys.exit(EXIT_FAILED)
 
 
 if __name__ == "__main__":

@@ -132,10 +132,10 @@ def event(member: str, body: Sequence[Any]) -> str:
             return f"{safe(plan_id)} planned: {safe(made['summary'])}"
         case "ReleaseStarted", [plan_id, _]:
             return f"{safe(plan_id)} started"
-        case "ReleaseStep", [plan_id, tenant, outcome, freed, details]:
-            return f"{safe(plan_id)} {safe(tenant)} {outcome}: {size(freed)} freed ({safe(details['detail'])})"
-        case "ReleaseFinished", [plan_id, outcome, freed, details]:
-            return f"{safe(plan_id)} finished, {outcome}: {size(freed)} freed ({safe(details['detail'])})"
+        case "ReleaseStep", [plan_id, tenant, outcome, _, details]:
+            return f"{safe(plan_id)} {safe(tenant)} {outcome}: {safe(details['detail'])}"
+        case "ReleaseFinished", [plan_id, outcome, freed, _]:
+            return f"{safe(plan_id)} finished, {outcome}: {size(freed)} came back"
     return f"{member} {safe(body)}"
 
 

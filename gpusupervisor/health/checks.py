@@ -7,11 +7,16 @@ from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.activity.verdict import Activity
 
+LISTED = 50
+"""Problems of the configuration that have a check of their own."""
+
 
 def check_driver(sample: Sample) -> Check:
     """NVML and the kernel driver answer."""
     driver = sample.driver
     if driver.state == "ok":
+        if driver.impact:
+            return Check("driver", "degraded", driver.detail, driver.impact, driver.remedy)
         return Check("driver", "ok", f"driver {driver.version} answers")
     if driver.state in ("asleep", "starting"):
         return Check("driver", "skipped", driver.detail or f"the driver is {driver.state}")
@@ -36,20 +41,25 @@ def check_gpus(sample: Sample) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> Check:
-    """All configuration files are understood. refused: problems of a reload that was not taken over."""
+def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> tuple[Check, ...]:
+    """All configuration files are understood; else a check for every problem, the first few of very many.
+
+    refused: problems of a reload that was not taken over.
+    """
     found = refused or problems
     if not found:
-        return Check("configuration", "ok", "all configuration files are understood")
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Check(
-        "configuration",
-        "degraded",
-        f"{'reload failed: ' if refused else ''}{found[0]}{more}",
+        return (Check("configuration", "ok", "all configuration files are understood"),)
+    start = "reload failed: " if refused else ""
+    impact = (
         "what was running before is kept"
         if refused
-        else "what these files say has no effect, and the tenants they describe are asked for nothing",
-        "correct the files (gpusupervisorctl lint shows every problem), then systemctl reload gpusupervisor",
+        else "what this file says has no effect, and the tenant it describes is asked for nothing"
+    )
+    remedy = "correct the file (gpusupervisorctl lint shows every problem), then systemctl reload gpusupervisor"
+    shown = found if len(found) <= LISTED else (*found[:LISTED], f"{len(found) - LISTED} more problems")
+    return tuple(
+        Check("configuration" if number == 1 else f"configuration-{number}", "degraded", start + text, impact, remedy)
+        for number, text in enumerate(shown, start=1)
     )
 
 

@@ -23,7 +23,7 @@ def status_line(
     """For example: RTX 4090: 13.1 of 24.0 GiB held - ollama busy 12.4, comfyui idle 0.6 - healthy."""
     parts = [_gpu(gpu, census, activities) for gpu in sample.gpus]
     if sample.driver.state != "ok":
-        parts = [_driver(sample)]
+        parts = _driver(sample)
     if not automatic:
         parts.append("observe-only")
     state = overall(checks)
@@ -53,12 +53,13 @@ def summary(checks: tuple[Check, ...]) -> str:
     return f"{wrong[0].summary}{more}"
 
 
-def _driver(sample: Sample) -> str:
+def _driver(sample: Sample) -> list[str]:
+    """In place of the GPUs; nothing when the checks say what is wrong."""
     if sample.driver.state == "asleep":
-        return "every GPU sleeps"
+        return ["every GPU sleeps"]
     if sample.driver.state == "starting":
-        return "starting: the driver has not answered yet"
-    return sample.driver.detail or f"driver {sample.driver.state}"
+        return ["starting: the driver has not answered yet"]
+    return []
 
 
 def _gpu(gpu: GpuSample, census: Census, activities: Mapping[str, Activity]) -> str:

@@ -23,6 +23,9 @@ def test_uninstall_leaves_nothing_and_install_needs_one_more_command(bare_machin
     bare_machine.run("systemctl", "enable", "--quiet", "--now", "gpusupervisor")
     assert bare_machine.property(UNIT, "ActiveState") == "active"
 
+    made = make(bare_machine, "install", f"PREFIX={prefix}")
+    assert made.splitlines()[-1] == "Installed. Next: systemctl restart gpusupervisor"
+
     make(bare_machine, "uninstall", f"PREFIX={prefix}")
     assert bare_machine.property(UNIT, "LoadState") == "not-found"
     assert files(bare_machine) - before == {"/var/lib/gpusupervisor"}

@@ -44,8 +44,8 @@ def start_engine(machine: Machine, unit: str, name: str, *arguments: str) -> Non
 def hold_a_model(machine: Machine) -> None:
     """Make Ollama load its model, as a request without a prompt does, unless it is seen holding it."""
     program = (
-        "import httpx; t = httpx.HTTPTransport(retries=5); c = httpx.Client(transport=t, timeout=30);"
-        "c.post('http://127.0.0.1:11434/api/generate', json={'model': 'small'}).raise_for_status()"
+        "import urllib.request as r;"
+        "r.urlopen('http://127.0.0.1:11434/api/generate', data=b'{\"model\": \"small\"}', timeout=30).read()"
     )
     if not tenant(machine, "ollama").get("Holding"):
         machine.run(PYTHON, "-c", program)

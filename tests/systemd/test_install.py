@@ -70,7 +70,7 @@ def test_no_installed_file_names_the_staging_folder(staged: Path) -> None:
 def test_the_installed_python_has_the_program_and_nothing_for_development(staged: Path) -> None:
     python = staged / "usr/lib/gpusupervisor/venv/bin/python"
     asked = subprocess.run(
-        [python, "-I", "-c", "import gpusupervisor, dbus_fast, pynvml, httpx; print(gpusupervisor.__file__)"],
+        [python, "-I", "-c", "import gpusupervisor, dbus_fast, pynvml, h11; print(gpusupervisor.__file__)"],
         capture_output=True,
         text=True,
     )

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import signal
 import sys
 import time
@@ -12,7 +11,8 @@ from gpusupervisor.simulation.demo.story import Narrator, Story, things_to_try
 from gpusupervisor.simulation.demo.witness import DidNotHappenError, Witness
 
 
-async def _play(*, once: bool) -> None:
+async def _play(told: asyncio.Event, *, once: bool) -> None:
+    """told: set when the whole story has happened."""
     narrator = Narrator()
     started = time.monotonic()
     narrator.says("Setting up: a private bus, a simulated RTX 4090, Ollama, ComfyUI, a desktop, the supervisor.")
@@ -23,6 +23,7 @@ async def _play(*, once: bool) -> None:
             await Story(stage, witness, narrator).play()
         finally:
             witness.leave()
+        told.set()
         narrator.scene(
             f"Everything above really happened, in {time.monotonic() - started:.0f} s. The card is simulated;"
         )
@@ -41,9 +42,11 @@ def main() -> None:
     parser.add_argument("--once", action="store_true", help="end after the story")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left behind
+    told = asyncio.Event()
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_play(once=options.once))
+        asyncio.run(_play(told, once=options.once))
+    except KeyboardInterrupt:
+        sys.exit(0 if told.is_set() else 130)
     except (StageError, DidNotHappenError) as error:
         print(f"\nThe story ended: {error}", file=sys.stderr)
         sys.exit(1)

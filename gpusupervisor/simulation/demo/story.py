@@ -54,7 +54,7 @@ class Narrator:
 
     def saw(self, text: str) -> None:
         """What was witnessed."""
-        print(f"  {self._paint('32', 'seen')} {text}", flush=True)
+        print(f"  {self._paint('32', 'seen ')} {text}", flush=True)
 
     def signal(self, signal: Signal) -> None:
         """A signal, as it comes."""
@@ -63,7 +63,7 @@ class Narrator:
     def code(self, text: str) -> None:
         """Something to read or to type."""
         for line in text.splitlines():
-            print(f"      {self._paint('2', line)}", flush=True)
+            print(f"      {line}".rstrip(), flush=True)
 
     def _paint(self, colour: str, text: str) -> str:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colour else text

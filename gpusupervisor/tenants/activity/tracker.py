@@ -83,12 +83,11 @@ class ActivityTracker:
         watched = self._watched.get(tenant_id)
         if watched is None:
             return UNOBSERVED
-        called_at = self._clock.now()
+        called_at, earlier = self._clock.now(), watched.task
         await self._finish(watched)
-        if not watched.in_flight and (watched.started_at < called_at or watched.task is None):
+        if watched.probes and watched.task is earlier and not watched.in_flight:
             watched.distrust_engine(called_at)
-            if watched.probes:
-                self._start(watched)
+            self._start(watched)
         await self._finish(watched)
         if watched.in_flight:
             watched.distrust_engine(called_at)

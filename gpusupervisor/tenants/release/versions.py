@@ -2,7 +2,7 @@
 
 import re
 
-_VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(.*)", re.ASCII)
+_VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?!\d)(.*)", re.ASCII)
 
 
 def parse_version(text: str) -> tuple[tuple[int, ...], bool] | None:

@@ -124,7 +124,7 @@ async def test_an_expiry_that_moved_forward_was_used_just_now(ollama: Peer, http
     ollama.says("/api/ps", {"models": [model(expires=stamp(300))]})
     assert (await probe.observe(context(http, who))).state == "idle"
     ollama.says("/api/ps", {"models": [model(expires=stamp(301))]})
-    assert (await probe.observe(context(http, who, SECOND))).reason == "llama3:8b was used just now"
+    assert (await probe.observe(context(http, who, SECOND))).reason == "llama3:8b was used or loaded just now"
     assert (await probe.observe(context(http, who, 2 * SECOND))).state == "idle"
 
 

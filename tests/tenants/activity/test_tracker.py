@@ -41,8 +41,6 @@ def clock() -> Hands:
 @pytest.fixture
 async def tracker(http: EngineHttp, clock: Hands, peer: Peer) -> AsyncIterator[ActivityTracker]:
     peer.says("/status", {"jobs": 0})
-    await http.get(peer.url, "/warm-up", timeout=5 * SECOND)  # httpx is imported now, not within the grace
-    peer.asked.clear()
     tracker = ActivityTracker(clock, http)
     yield tracker
     await tracker.close()

@@ -74,11 +74,15 @@ class SmWatch(Watch):
 
 
 class VramWatch(Watch):
-    """Movement of what the tenant holds, against a reference so that slow drift adds up."""
+    """Movement of what the tenant holds, against a reference so that slow drift adds up.
 
-    def __init__(self, threshold: float = VRAM_QUIET) -> None:
+    growth_only: memory that is given back is no sign of work, or every release would make its tenant busy.
+    """
+
+    def __init__(self, threshold: float = VRAM_QUIET, *, growth_only: bool = False) -> None:
         super().__init__()
         self._threshold = threshold
+        self._growth_only = growth_only
         self._reference: dict[str, int] | None = None
 
     def _live(self, context: ProbeContext, instant: int) -> bool | None:
@@ -90,10 +94,11 @@ class VramWatch(Watch):
         if before is None:
             self._reference = held
             return False
-        moved = any(abs(held.get(gpu, 0) - before.get(gpu, 0)) > self._threshold for gpu in held.keys() | before.keys())
-        if moved:
-            self._reference = held
-        return moved
+        moves = [held.get(gpu, 0) - before.get(gpu, 0) for gpu in held.keys() | before.keys()]
+        if not any(abs(move) > self._threshold for move in moves):
+            return False
+        self._reference = held
+        return not self._growth_only or any(move > self._threshold for move in moves)
 
 
 class CpuWatch(Watch):

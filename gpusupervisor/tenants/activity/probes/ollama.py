@@ -88,7 +88,7 @@ class OllamaProbe:
         if any(model.expires_at <= realtime for model in models):
             return "busy", f"{names} has outlived its keep-alive: generating, or stopping"
         if any(model.expires_at > self._expiries.get(model.name, model.expires_at) for model in models):
-            return "busy", f"{names} was used just now"
+            return "busy", f"{names} was used or loaded just now"
         if computes:
             return "busy", f"{names} is loaded and its processes compute on the GPU"
         if runners.count("idle") >= max(1, sum(model.size_vram > 0 for model in models)):

@@ -1,17 +1,17 @@
-"""Probe `vram`: whether what the tenant holds changes."""
+"""Probe `vram`: whether what the tenant holds grows."""
 
 from gpusupervisor.tenants.activity.probes.life import VramWatch
 from gpusupervisor.tenants.activity.probes.window import Phrases, WindowProbe
 from gpusupervisor.tenants.definition import ProbeSpec
 
 PHRASES = Phrases(
-    live="its VRAM changes",
-    recent="its VRAM changed moments ago",
-    quiet="its VRAM has not changed for long",
+    live="its VRAM grows",
+    recent="its VRAM grew moments ago",
+    quiet="its VRAM has not grown for long",
     cannot_tell="the driver does not say how much it holds",
 )
 
 
 def vram_probe(spec: ProbeSpec) -> WindowProbe:
-    """threshold: bytes of change that count as life."""
-    return WindowProbe(spec.kind, VramWatch(spec.threshold), spec.idle_after, PHRASES)
+    """threshold: bytes of growth that count as life."""
+    return WindowProbe(spec.kind, VramWatch(spec.threshold, growth_only=True), spec.idle_after, PHRASES)

@@ -1,0 +1,19 @@
+"""How engines are asked over HTTP: bounded in time and size, following nobody, this machine only unless told."""
+
+from gpusupervisor.engine_http.address import connectable, is_local
+from gpusupervisor.engine_http.answer import Answer, BadAnswer, HttpError, NotAllowed, TimedOut, Unreachable
+from gpusupervisor.engine_http.client import EngineHttp
+from gpusupervisor.engine_http.connection import MAX_BODY
+
+__all__ = [
+    "MAX_BODY",
+    "Answer",
+    "BadAnswer",
+    "EngineHttp",
+    "HttpError",
+    "NotAllowed",
+    "TimedOut",
+    "Unreachable",
+    "connectable",
+    "is_local",
+]

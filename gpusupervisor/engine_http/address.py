@@ -1,0 +1,61 @@
+"""Addresses of engines: what is connected to, and whether it is this machine."""
+
+import ipaddress
+import re
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from gpusupervisor.engine_http.answer import NotAllowed
+from gpusupervisor.foreign_text import harmless
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+
+@lru_cache(maxsize=256)
+def connectable(url: str) -> str:
+    """The address to connect to, e.g. "http://127.0.0.1:11434/base".
+
+    Nothing but scheme, host, port and path; no trailing slash; wildcard addresses become loopback.
+    Raises NotAllowed.
+    """
+    if not url:
+        raise NotAllowed("no address is known")
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        raise NotAllowed(f"{harmless(url)!r} is not an address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+        raise NotAllowed(f"{harmless(url)!r} is not an address of the form http://HOST:PORT")
+    if not (parts.path + "/").isascii() or any(char <= " " for char in parts.path):
+        raise NotAllowed(f"{harmless(url)!r} has a path that cannot be sent")
+    host = _connectable_host(parts.hostname)
+    suffix = f":{port}" if port is not None else ""
+    return f"{parts.scheme}://{host}{suffix}{parts.path.rstrip('/')}"
+
+
+def _connectable_host(host: str) -> str:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(host):
+            raise NotAllowed(f"{harmless(host)!r} is not a host") from None
+        return host
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "[::1]"
+    return str(address) if address.version == 4 else f"[{address}]"
+
+
+@lru_cache(maxsize=256)
+def is_local(url: str) -> bool:
+    """Whether the address can only be this machine: "localhost", 127.0.0.0/8, ::1 or a wildcard."""
+    try:
+        host = urlsplit(connectable(url)).hostname or ""
+    except NotAllowed:
+        return False
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,62 @@
+"""What comes of asking an engine over HTTP: an answer, or one of a few errors."""
+
+import json
+from dataclasses import dataclass
+
+from gpusupervisor.foreign_text import harmless
+
+
+class HttpError(Exception):
+    """No usable answer; the text is one clause for a person."""
+
+
+class Unreachable(HttpError):  # noqa: N818  (read as states of the peer)
+    """Nothing listens there."""
+
+
+class TimedOut(HttpError):  # noqa: N818
+    """No whole answer within the deadline."""
+
+
+class BadAnswer(HttpError):  # noqa: N818
+    """It answered, with something that cannot be used: too big, cut off, not JSON, a redirect."""
+
+
+class NotAllowed(HttpError):  # noqa: N818
+    """Never sent: not a usable address, or not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered, whole and within the limits."""
+
+    status: int
+    body: bytes
+    content_type: str
+
+    @property
+    def ok(self) -> bool:
+        """A 2xx status."""
+        return 200 <= self.status < 300
+
+    def text(self) -> str:
+        """The body as UTF-8. Raises BadAnswer."""
+        try:
+            return self.body.decode()
+        except UnicodeDecodeError:
+            raise BadAnswer("answered bytes that are not UTF-8") from None
+
+    def json(self) -> object:
+        """The body as JSON, whatever its content type. Raises BadAnswer."""
+        if not self.body:
+            raise BadAnswer("answered nothing where JSON was expected")
+        try:
+            parsed: object = json.loads(self.body, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            kind = harmless(self.content_type, 40) or "no content type"
+            raise BadAnswer(f"answered something that is not JSON ({kind})") from None
+        return parsed
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,68 @@
+"""What a tick and a hand-off cost: 3 tenants, 10 GPU processes, real HTTP, simulated NVML (its own time included)."""
+
+import asyncio
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusupervisor.arbitration.events import StepFinished
+from tests.benchmarks.conftest import Report
+from tests.benchmarks.machine import Machine
+
+pytestmark = pytest.mark.benchmark_suite
+
+TICKS = 60
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "one tenant busy"])
+async def test_cpu_of_a_tick(tmp_path: Path, figure: Report, request: pytest.FixtureRequest, busy: bool) -> None:
+    """CPU of all threads over a minute of ticks a second apart; the engines' answers are given by this process too."""
+    async with Machine(tmp_path, processes=10) as machine:
+        if busy:
+            machine.busy.add("t2")
+        for _ in range(10):
+            await machine.supervisor.tick()
+            machine.clock.ahead += SECOND
+        before = time.process_time()
+        for _ in range(TICKS):
+            state = await machine.supervisor.tick()
+            machine.clock.ahead += SECOND
+        spent = (time.process_time() - before) / TICKS * 1000
+        assert [state.activities[f"t{number}"].state for number in range(3)] == ["idle", "idle", "busy" if busy else "idle"]
+    what = request.node.callspec.id
+    figure(f"CPU of a tick, {what}", spent, "ms", 3)
+    figure(f"share of a core at one tick a second, {what}", spent / 10, "%", 0.5)
+
+
+async def test_latency_of_a_hand_off(tmp_path: Path, figure: Report) -> None:
+    """From the look that shows a starved tenant to the request, and from memory really back to "freed"."""
+    to_request, to_freed = [], []
+    async with Machine(tmp_path, processes=10) as machine:
+        for _ in range(10):
+            machine.hoard()
+            machine.busy.clear()
+            machine.clock.ahead += 700 * SECOND
+            for _ in range(3):
+                await machine.supervisor.tick()
+                machine.clock.ahead += 20 * SECOND
+            machine.events.clear()
+            machine.busy.add("t0")
+            machine.clock.ahead += 20 * SECOND
+            state = await machine.supervisor.tick()
+            seen_at = time.perf_counter() - (machine.clock.now() - state.sample.taken_at) / 1e6
+            machine.dropped_at = 0
+            while not machine.dropped_at:
+                await asyncio.sleep(0)
+            to_request.append((machine.dropped_at - seen_at) * 1000)
+            await asyncio.sleep(0.3)
+            machine.give_back()
+            back_at = time.perf_counter()
+            while not (ends := [at for at, event in machine.events if isinstance(event, StepFinished)]):
+                await asyncio.sleep(0.001)
+            to_freed.append((ends[0] - back_at) * 1000)
+    figure("starved sample to first release request, median", statistics.median(to_request), "ms", 20)
+    figure("starved sample to first release request, worst", max(to_request), "ms", 20)
+    figure('memory back to "freed", worst', max(to_freed), "ms", 100)

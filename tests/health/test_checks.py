@@ -1,0 +1,156 @@
+"""Every check is driven to each of its states."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpusupervisor.arbitration.situation import TenantSituation
+from gpusupervisor.gpu import driver_status
+from gpusupervisor.gpu.errors import (
+    DRIVER_NOT_LOADED,
+    LIB_RM_VERSION_MISMATCH,
+    LIBRARY_NOT_FOUND,
+    NO_PERMISSION,
+    DriverError,
+)
+from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
+from gpusupervisor.health.checks import LISTED, check_configuration, check_driver, check_gpus, check_tenants
+from gpusupervisor.state import Check
+from gpusupervisor.tenants.activity.verdict import Activity
+from tests.arbitration.builders import CARD, NOW, situation, tenant
+from tests.arbitration.seen import card, doing
+
+OK = DriverStatus("ok", version="580.95.05")
+
+
+def of_driver(status: DriverStatus) -> Check:
+    return check_driver(Sample(NOW, status))
+
+
+def of_gpu(gpu: GpuSample) -> Check:
+    (check,) = check_gpus(Sample(NOW, OK, (gpu,)))
+    return check
+
+
+def of_tenant(one: TenantSituation, activity: Activity | None = None, *, reloaded: bool = False) -> tuple[Check, ...]:
+    activities = {one.id: activity} if activity else {}
+    return check_tenants(situation(one), activities, frozenset({one.id}) if reloaded else frozenset())
+
+
+def says_everything(check: Check) -> bool:
+    return bool(check.summary and check.impact and check.remedy)
+
+
+def test_a_driver_that_answers_is_ok() -> None:
+    assert of_driver(OK) == Check("driver", "ok", "driver 580.95.05 answers")
+
+
+def test_a_driver_some_of_whose_gpus_cannot_be_opened_is_degraded() -> None:
+    check = of_driver(driver_status.healthy("580.95.05", (DriverError("nvmlDeviceGetHandle", NO_PERMISSION),)))
+    assert check.state == "degraded"
+    assert "cannot be opened" in check.summary
+    assert says_everything(check)
+
+
+@pytest.mark.parametrize("status", [driver_status.STARTING, driver_status.ASLEEP], ids=lambda s: s.state)
+def test_a_driver_that_is_not_asked_is_neither_good_nor_bad(status: DriverStatus) -> None:
+    check = of_driver(status)
+    assert check.state == "skipped"
+    assert check.summary == status.detail
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        *(
+            driver_status.of_error(DriverError("nvmlInit_v2", code))
+            for code in (LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, NO_PERMISSION, 999)
+        ),
+        driver_status.NO_GPU,
+        driver_status.failing("nvmlInit_v2: Unknown Error"),
+        driver_status.unresponsive("the driver did not answer within 5 s"),
+    ],
+    ids=lambda s: s.state,
+)
+def test_a_driver_that_cannot_be_used_fails_the_check_with_what_breaks_and_what_to_do(status: DriverStatus) -> None:
+    check = of_driver(status)
+    assert check.state == "failed"
+    assert says_everything(check)
+
+
+def test_a_gpu_that_is_read_or_sleeps_is_ok() -> None:
+    assert of_gpu(card(5)).state == "ok"
+    asleep = of_gpu(replace(card(5), state="asleep", memory=None))
+    assert (asleep.id, asleep.state, asleep.summary) == (f"gpu-{CARD}", "ok", "RTX 4090 is asleep")
+
+
+@pytest.mark.parametrize("state", ["lost", "failing"])
+def test_a_gpu_that_cannot_be_read_fails_its_check(state: str) -> None:
+    check = of_gpu(replace(card(5), state=state, memory=None, detail="GPU is lost"))  # type: ignore[arg-type]
+    assert check.state == "failed"
+    assert check.summary == f"RTX 4090 is {state}: GPU is lost"
+    assert says_everything(check)
+
+
+def test_a_gpu_whose_processes_cannot_be_believed_is_degraded() -> None:
+    check = of_gpu(card(5, attribution_problem="attribution unavailable: PIDs that cannot exist"))
+    assert check.state == "degraded"
+    assert "PIDs that cannot exist" in check.summary
+    assert says_everything(check)
+
+
+def test_every_gpu_has_a_check_of_its_own() -> None:
+    two = Sample(NOW, OK, (card(5), card(5, "GPU-2")))
+    assert [check.id for check in check_gpus(two)] == [f"gpu-{CARD}", "gpu-GPU-2"]
+
+
+def test_a_configuration_that_is_understood_is_ok() -> None:
+    (check,) = check_configuration((), ())
+    assert check.state == "ok"
+
+
+def test_every_problem_of_the_configuration_is_told() -> None:
+    problems = ("a.toml: title: is missing", "b.toml: priority: is no number")
+    checks = check_configuration(problems, ())
+    assert [check.summary for check in checks] == list(problems)
+    assert len({check.id for check in checks}) == 2
+    assert all(check.id.startswith("configuration") and check.state == "degraded" for check in checks)
+    assert all(says_everything(check) for check in checks)
+    assert "asked for nothing" in checks[0].impact
+
+
+def test_a_reload_that_was_refused_is_told_instead_and_that_the_old_one_is_kept() -> None:
+    checks = check_configuration(("a.toml: old mistake",), ("a.toml: new mistake",))
+    assert [check.summary for check in checks] == ["reload failed: a.toml: new mistake"]
+    assert "kept" in checks[0].impact
+
+
+def test_very_many_problems_are_counted() -> None:
+    checks = check_configuration(tuple(f"{number}.toml: bad" for number in range(LISTED + 7)), ())
+    assert len(checks) == LISTED + 1
+    assert checks[-1].summary == "7 more problems"
+
+
+def test_a_tenant_that_is_well_has_no_check() -> None:
+    assert of_tenant(tenant("app", 3), doing("idle")) == ()
+    assert of_tenant(tenant("app", 3)) == ()
+
+
+def test_a_stuck_tenant_is_degraded_in_the_probes_words() -> None:
+    stuck = doing("stuck", reason="a prompt claims to run", impact="no job will run", remedy="restart it")
+    (check,) = of_tenant(tenant("app", 3, "stuck"), stuck)
+    assert check == Check("tenant-app", "degraded", "app: a prompt claims to run", "no job will run", "restart it")
+
+
+def test_a_tenant_with_an_orphan_is_degraded() -> None:
+    (check,) = of_tenant(tenant("app", 3, orphan_on=frozenset({CARD})), doing("idle"))
+    assert check.state == "degraded"
+    assert "outlived its server" in check.summary
+    assert says_everything(check)
+
+
+def test_a_tenant_that_a_client_reloads_at_once_is_degraded() -> None:
+    (check,) = of_tenant(tenant("app", 3), doing("idle"), reloaded=True)
+    assert check.state == "degraded"
+    assert "reload" in check.summary
+    assert says_everything(check)

@@ -1,0 +1,117 @@
+"""The rooms of the house: each imports only those below it, and nobody outside a room knows what it hides."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import gpusupervisor
+
+PACKAGE = Path(gpusupervisor.__file__).parent
+NAME = "gpusupervisor"
+
+STOREYS = (
+    {"quantities", "foreign_text", "clock", "errors"},
+    {"configuration", "settings", "log", "notify", "automatic"},
+    {"gpu"},
+    {"processes"},
+    {"engine_http"},
+    {"tenants"},
+    {"arbitration"},
+    {"state", "health"},
+    {"bus", "observatory", "world", "supervisor", "daemon"},
+)
+"""From the ground up. A room may import the rooms below its own storey, and those on it."""
+CLIENTS = {"cli"}
+APART = {"simulation"}
+DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
+          "state", "health")  # fmt: skip
+
+
+def modules() -> Iterator[tuple[Path, str]]:
+    """Every module with the room that it is in; the package's own __init__ is in none."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).parts
+        room = parts[0].removesuffix(".py")
+        if room != "__init__":
+            yield path, room
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Full names of everything that a module imports, wherever in it."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(found)
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """Rooms of ours that a module imports."""
+    names = (name.split(".") for name in imports(path))
+    return {parts[1] for parts in names if parts[0] == NAME and len(parts) > 1} - {"__version__"}
+
+
+def libraries_imported(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imports(path)}
+
+
+def storey(room: str) -> int:
+    return next(number for number, rooms in enumerate(STOREYS) if room in rooms)
+
+
+def test_every_room_has_its_place() -> None:
+    assert {room for _, room in modules()} == set().union(*STOREYS, CLIENTS, APART)
+
+
+@pytest.mark.parametrize("room", sorted(set().union(*STOREYS)))
+def test_a_room_imports_only_rooms_below_it(room: str) -> None:
+    allowed = set().union(*STOREYS[: storey(room) + 1])
+    for path, own in modules():
+        if own == room:
+            assert rooms_imported(path) <= allowed, f"{path.relative_to(PACKAGE)} looks up"
+
+
+def test_clients_know_the_service_by_its_bus_alone() -> None:
+    for path, room in modules():
+        if room in CLIENTS:
+            assert rooms_imported(path) <= {room, "quantities"}, path
+
+
+def test_no_shipped_room_knows_of_the_simulation() -> None:
+    for path, room in modules():
+        if room not in APART:
+            assert not rooms_imported(path) & APART, path
+
+
+@pytest.mark.parametrize("room", DOMAIN)
+def test_the_domain_knows_no_d_bus(room: str) -> None:
+    for path, own in modules():
+        if own == room:
+            assert not libraries_imported(path) & {"dbus_fast", "dbus", "sdnotify"}, path
+
+
+def test_only_the_gpus_own_room_knows_nvml() -> None:
+    for path, room in modules():
+        if room not in {"gpu", *APART}:
+            assert "pynvml" not in libraries_imported(path), path
+
+
+def test_the_decisions_are_pure() -> None:
+    """No clock, no I/O, no waiting, no logging: the time is a field of what they are given."""
+    impure = {"asyncio", "time", "datetime", "os", "random", "socket", "subprocess", "pathlib", "logging", "threading"}
+    for name in ("situation", "assess", "eligibility", "plan", "verify", "compose", "history", "reservations"):
+        assert not libraries_imported(PACKAGE / "arbitration" / f"{name}.py") & impure, name
+
+
+def test_the_rule_sees_imports_inside_of_functions(tmp_path: Path) -> None:
+    module = tmp_path / "sly.py"
+    module.write_text("def f():\n    from gpusupervisor.bus import names\n    import gpusupervisor.cli.main\n")
+    assert rooms_imported(module) == {"bus", "cli"}
