@@ -64,6 +64,7 @@ class Daemon:
         self._bus: BusService | None = None
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reloading = asyncio.Lock()
+        self._status = ""
 
     async def run(self) -> int:
         """Serve until told to stop, or until there is no way on; returns the exit code."""
@@ -118,7 +119,8 @@ class Daemon:
         while True:
             state = await supervisor.tick()
             bus.publish(state)
-            self._notifier.status(state.status)
+            self._status = state.status
+            self._notifier.status(self._status)
             wedged = thread.wedged_since
             if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
                 self._notifier.alive()
@@ -138,6 +140,7 @@ class Daemon:
             self._notifier.reloading()
             try:
                 await supervisor.reload()
+                self._notifier.status(self._status, urgent=True)
             except InvalidConfiguration as error:
                 self._notifier.status(f"reload failed: {error}", urgent=True)
             finally:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpusupervisor.arbitration.arbiter import Arbiter
-from gpusupervisor.arbitration.assess import assess, home_gpu
+from gpusupervisor.arbitration.assess import assess
 from gpusupervisor.arbitration.compose import Seen
 from gpusupervisor.arbitration.events import Event
-from gpusupervisor.arbitration.plan import Request, make_plan
+from gpusupervisor.arbitration.plan import make_plan
+from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.clock import MICROSECONDS, Clock
@@ -17,18 +18,12 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import (
     Blocked,
     Busy,
-    Deferred,
     GpuUnavailable,
-    InvalidArgument,
     InvalidConfiguration,
-    NoSuchGpu,
-    NoSuchTenant,
     NotReclaimable,
-    ReleaseFailed,
     SupervisorError,
     WontFit,
 )
-from gpusupervisor.foreign_text import harmless
 from gpusupervisor.health.checks import check_configuration, check_driver, check_gpus, check_tenants
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.observatory import Observatory
@@ -39,6 +34,9 @@ from gpusupervisor.world import LiveWorld
 
 SETTLING = 5 * MICROSECONDS
 """After a change of activity it is looked often for this long: one change seldom comes alone."""
+
+SHOWN_WITHIN = 2.0
+"""Seconds that a caller is kept waiting for what it changed to be seen; longer only when the driver hangs."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,6 +78,9 @@ class Supervisor:
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._served: list[asyncio.Future[None]] = []
+        """Those who wait for the tick that is under way."""
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -89,6 +90,7 @@ class Supervisor:
 
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
+        self._served, self._waiting = self._waiting, []
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
@@ -98,7 +100,10 @@ class Supervisor:
         return self._state(seen, situation, assessments)
 
     async def pause(self) -> None:
-        """Wait until the next tick is due: sooner while something moves, at once when something was asked."""
+        """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
+        for waiting in self._served:
+            if not waiting.done():
+                waiting.set_result(None)
         try:
             async with asyncio.timeout(self._interval() / MICROSECONDS):
                 await self._hurry.wait()
@@ -108,49 +113,47 @@ class Supervisor:
 
     def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
         """Make a plan, do nothing; see `Controller`."""
-        situation, request = self._request(gpu, tenant, size)
-        return make_plan(situation, request, "preview")
+        situation = self._require_gpus(self._situation)
+        return make_plan(situation, interpret(situation, gpu, tenant, size), "preview")
 
     async def make_room(self, gpu: str, tenant: str, size: int) -> PlanResult:
         """Plan and carry out; see `Controller`."""
-        situation, request = self._request(gpu, tenant, size)
+        situation = self._require_gpus(await self._world.look(""))
+        request = interpret(situation, gpu, tenant, size)
         self._refuse_while_busy({request.gpu})
         plan = self._arbiter.plan(situation, request)
         if not plan.fits:
             raise WontFit(plan.summary)
         if not plan.sufficient and not plan.steps:
             raise Blocked(plan.summary)
-        result = await self._arbiter.carry_out(plan)
-        self._hurry.set()
+        result = await self._carry_out(plan)
         if result.outcome != "satisfied":
-            raise _shortcoming(result)
+            raise shortcoming(result)
         return result
 
     async def release(self, tenant: str) -> PlanResult:
         """Ask one tenant for all it can give back; see `Controller`."""
-        self._known(tenant)
         situation = await self._world.look(tenant)
-        if tenant not in situation.tenants:
-            raise NotReclaimable(f"{tenant} is not running.")
+        require_tenant(situation, tenant)
+        self._require_gpus(situation)
         self._refuse_while_busy(set(situation.tenants[tenant].holdings))
         plan = self._arbiter.plan_of_release(situation, tenant)
         if not plan.steps:
             reasons = {blocker.reason for blocker in plan.blockers}
             raise (Busy if "busy" in reasons else NotReclaimable)(plan.summary)
-        result = await self._arbiter.carry_out(plan)
-        self._hurry.set()
+        result = await self._carry_out(plan)
         if result.steps[0].outcome not in ("freed", "partial"):
-            raise _shortcoming(result)
+            raise shortcoming(result)
         return result
 
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
         fresh = await asyncio.to_thread(self._load)
-        self._hurry.set()
         if fresh.problems:
             self._refused = fresh.problems
             for problem in fresh.problems:
                 _LOG.error("configuration: %s", problem)
+            await self._shown()
             raise InvalidConfiguration(
                 f"The configuration was not reloaded; what was running is kept. {' '.join(fresh.problems)}"
             )
@@ -160,6 +163,7 @@ class Supervisor:
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
         _LOG.info("configuration reloaded: %d tenants are described", len(fresh.catalog.definitions))
+        await self._shown()
 
     async def set_automatic(self, enabled: bool) -> None:
         """Act by itself, or only observe."""
@@ -168,7 +172,7 @@ class Supervisor:
         except OSError as error:
             raise SupervisorError(f"The choice cannot be kept ({error.strerror}), so nothing was changed.") from error
         _LOG.info("now %s", "automatic" if enabled else "observe-only")
-        self._hurry.set()
+        await self._shown()
 
     def abandon_plans(self) -> None:
         """Stop what is being carried out: nothing more is asked of anybody."""
@@ -221,60 +225,30 @@ class Supervisor:
         changing = any(activity.since > recently for activity in self._seen.activities.values())
         return settings.interval if changing else settings.idle_interval
 
-    def _request(self, gpu: str, tenant: str, size: int) -> tuple[Situation, Request]:
-        situation = self._readable()
-        beneficiary = None
-        if tenant:
-            self._known(tenant)
-            beneficiary = situation.tenants.get(tenant)
-        need = size or (beneficiary.need if beneficiary else None)
-        if not need:
-            raise InvalidArgument(
-                f"Nobody knows what {tenant} needs: say how many bytes, or set its needs-vram."
-                if tenant
-                else "Say how many bytes shall be free, or for which tenant."
-            )
-        if gpu and gpu not in situation.gpus:
-            raise NoSuchGpu(f"No GPU with UUID {harmless(gpu, 64)!r} can be read. {_list_gpus(situation)}")
-        if not gpu and beneficiary is None and len(situation.gpus) > 1:
-            raise NoSuchGpu(f"There are several GPUs: name one. {_list_gpus(situation)}")
-        chosen = gpu or (home_gpu(situation, beneficiary) if beneficiary else next(iter(situation.gpus)))
-        return situation, Request("make-room", chosen, tenant, need)
+    async def _carry_out(self, plan: ReleasePlan) -> PlanResult:
+        result = await self._arbiter.carry_out(plan)
+        await self._shown()
+        return result
 
-    def _readable(self) -> Situation:
-        """The situation of the last tick. Raises GpuUnavailable while no GPU can be read."""
-        if self._situation is None or self._seen is None:
+    async def _shown(self) -> None:
+        """Wait until a tick that begins from now on is published: a caller sees at once what it has changed."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._hurry.set()
+        await asyncio.wait({waiting}, timeout=SHOWN_WITHIN)
+
+    def _require_gpus(self, situation: Situation | None) -> Situation:
+        """The situation, when it has GPUs. Raises GpuUnavailable with the reason and what to do."""
+        if situation is None or self._seen is None:
             raise GpuUnavailable("The driver has not answered yet: try again in a second.")
-        if not self._situation.gpus:
+        if not situation.gpus:
             driver = self._seen.sample.driver
             what = driver.detail or f"the driver is {driver.state}"
             raise GpuUnavailable(" ".join(part for part in (f"No GPU can be read: {what}.", driver.remedy) if part))
-        return self._situation
-
-    def _known(self, tenant: str) -> None:
-        if self._seen is None or tenant not in self._seen.definitions:
-            known = ", ".join(sorted(self._seen.definitions)[:20]) if self._seen else ""
-            raise NoSuchTenant(f"No tenant is called {harmless(tenant, 64)!r}. There are: {known}.")
+        return situation
 
     def _refuse_while_busy(self, gpus: set[str]) -> None:
         for gpu in gpus & self._arbiter.running.keys():
             raise Busy(
                 f"{self._arbiter.running[gpu].id} is being carried out on this GPU: try again when it has ended."
             )
-
-
-def _shortcoming(result: PlanResult) -> SupervisorError:
-    """The error for a plan that did not bring what was asked."""
-    outcomes = {step.outcome for step in result.steps}
-    told = result.detail[:1].upper() + result.detail[1:]
-    if outcomes & {"refused", "failed"}:
-        return ReleaseFailed(told)
-    if "pending" in outcomes:
-        return Deferred(told)
-    if outcomes == {"skipped"}:
-        return NotReclaimable(told)
-    return ReleaseFailed(told)
-
-
-def _list_gpus(situation: Situation) -> str:
-    return "There are: " + ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in situation.gpus.values()) + "."

@@ -102,7 +102,9 @@ class Machine:
         self.gpu.processes[1].used = 18 * GIB
 
     def _spawn(self) -> list[subprocess.Popen[bytes]]:
-        return [subprocess.Popen(["sleep", f"86400.{number}"], stdout=subprocess.DEVNULL) for number in range(self._count)]
+        return [
+            subprocess.Popen(["sleep", f"86400.{number}"], stdout=subprocess.DEVNULL) for number in range(self._count)
+        ]
 
     def _describe(self, port: int) -> Catalog:
         for number in range(3):

@@ -31,7 +31,11 @@ async def test_cpu_of_a_tick(tmp_path: Path, figure: Report, request: pytest.Fix
             state = await machine.supervisor.tick()
             machine.clock.ahead += SECOND
         spent = (time.process_time() - before) / TICKS * 1000
-        assert [state.activities[f"t{number}"].state for number in range(3)] == ["idle", "idle", "busy" if busy else "idle"]
+        assert [state.activities[f"t{number}"].state for number in range(3)] == [
+            "idle",
+            "idle",
+            "busy" if busy else "idle",
+        ]
     what = request.node.callspec.id
     figure(f"CPU of a tick, {what}", spent, "ms", 3)
     figure(f"share of a core at one tick a second, {what}", spent / 10, "%", 0.5)

@@ -175,8 +175,8 @@ def test_every_signal_is_one_line() -> None:
     assert [render.event(member, body) for member, body in events()] == [
         "plan-1 planned: ask plan-1",
         "plan-1 started",
-        "plan-1 plan-1 freed: 4.0 GiB freed (plan-1)",
-        "plan-1 finished, satisfied: 4.0 GiB freed (plan-1)",
+        "plan-1 plan-1 freed: plan-1",
+        "plan-1 finished, satisfied: 4.0 GiB came back",
     ]
 
 

@@ -44,8 +44,11 @@ def start_engine(machine: Machine, unit: str, name: str, *arguments: str) -> Non
 def hold_a_model(machine: Machine) -> None:
     """Make Ollama load its model, as a request without a prompt does, unless it is seen holding it."""
     program = (
-        "import urllib.request as r;"
-        "r.urlopen('http://127.0.0.1:11434/api/generate', data=b'{\"model\": \"small\"}', timeout=30).read()"
+        "import http.client as h, time\n"
+        "for _ in range(50):\n"
+        "  try: c = h.HTTPConnection('127.0.0.1', 11434, timeout=30); c.connect(); break\n"
+        "  except OSError: time.sleep(0.1)\n"
+        "c.request('POST', '/api/generate', '{\"model\": \"small\"}'); assert c.getresponse().status == 200"
     )
     if not tenant(machine, "ollama").get("Holding"):
         machine.run(PYTHON, "-c", program)
