@@ -63,7 +63,7 @@ class Daemon:
         self._notifier = Notifier(self._clock)
         self._bus: BusService | None = None
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._reloading = asyncio.Lock()
+        self._reload_asked = asyncio.Event()
         self._status = ""
 
     async def run(self) -> int:
@@ -86,13 +86,14 @@ class Daemon:
                 self._bus = await BusService.start(
                     self._surroundings.bus_address, supervisor, __version__, self._clock, self._surroundings.authority
                 )
-                loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(self._reload(supervisor)))
+                loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
                 self._bus.publish(supervisor.before_first_tick())
                 self._notifier.ready()
                 _LOG.info("gpusupervisor %s is ready", __version__)
                 background = [
                     tasks.create_task(self._tick_for_ever(self._bus, supervisor, thread)),
                     tasks.create_task(self._notice_loss_of(self._bus)),
+                    tasks.create_task(self._reload_when_asked(supervisor)),
                 ]
                 code = await self._end
                 self._notifier.stopping()
@@ -134,17 +135,18 @@ class Daemon:
         _LOG.error("%s: nobody can be served any more", await bus.wait_lost())
         self._finish(EXIT_BUS_LOST)
 
-    async def _reload(self, supervisor: Supervisor) -> None:
+    async def _reload_when_asked(self, supervisor: Supervisor) -> None:
         """On SIGHUP. READY is sent whatever comes of it, or systemd would wait."""
-        async with self._reloading:
+        while True:
+            await self._reload_asked.wait()
+            self._reload_asked.clear()
             self._notifier.reloading()
             try:
                 await supervisor.reload()
                 self._notifier.status(self._status, urgent=True)
             except InvalidConfiguration as error:
                 self._notifier.status(f"reload failed: {error}", urgent=True)
-            finally:
-                self._notifier.ready()
+            self._notifier.ready()
 
     def _load(self) -> Configuration:
         settings, problems = load_settings(self._surroundings.settings_layers)
@@ -156,9 +158,6 @@ async def serve(surroundings: Surroundings) -> int:
     """Run the daemon to its end; returns its exit code."""
     try:
         return await Daemon(surroundings).run()
-    except BusUnavailable as error:
-        _LOG.critical("%s", error)
-        return EXIT_BUS_LOST
     except BaseExceptionGroup as group:
         unavailable, rest = group.split(BusUnavailable)
         if rest is not None or unavailable is None:

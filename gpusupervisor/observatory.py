@@ -12,7 +12,7 @@ from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
 from gpusupervisor.engine_http import EngineHttp, is_local
-from gpusupervisor.errors import GpuUnavailable, NoSuchGpu
+from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
@@ -75,10 +75,12 @@ class Observatory:
         for uuid in gpus:
             try:
                 gpu = await self._monitor.sample_gpu(uuid)
-            except NoSuchGpu as error:
+                sample = Sample(gpu.sampled_at, DriverStatus("ok"), (gpu,))
+                census = await self._census(sample)
+                self.catalog.resolve(tenant)  # its file may be gone since: what is whose cannot be told then
+            except (NoSuchGpu, NoSuchTenant) as error:
                 raise GpuUnavailable(str(error)) from error
-            sample = Sample(gpu.sampled_at, DriverStatus("ok"), (gpu,))
-            found = measurement(self._seen(sample, await self._census(sample)), tenant, uuid)
+            found = measurement(self._seen(sample, census), tenant, uuid)
             if found is None:
                 raise GpuUnavailable(f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}")
             measured[uuid] = found

@@ -8,6 +8,7 @@ from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.tenants.definition import ReleaseMethod, TenantDefinition
 from gpusupervisor.tenants.release.http_release import request_release
 
 
@@ -29,7 +30,7 @@ class LiveWorld:
         """Ask by each rung of its ladder, until one is accepted."""
         reply = ReleaseReply("refused", "it has no way to be asked")
         presence = self._seen.census.tenants.get(tenant) if self._seen else None
-        for rung in self._observatory.catalog.resolve(tenant).release if presence else ():
+        for rung in self._rungs(tenant):
             answer = await request_release(rung, presence.endpoint if presence else "", self._http)
             if answer.accepted:
                 return ReleaseReply("accepted", answer.detail)
@@ -42,17 +43,26 @@ class LiveWorld:
 
     def settle_time(self, tenant: str) -> int:
         """How long its memory may take to come back, in microseconds."""
-        return max((rung.settle for rung in self._observatory.catalog.resolve(tenant).release), default=0)
+        return max((rung.settle for rung in self._rungs(tenant)), default=0)
 
     def defers_when_busy(self, tenant: str) -> bool:
         """Whether its engine keeps the request until its work is done."""
-        return any(rung.when_busy == "deferred" for rung in self._observatory.catalog.resolve(tenant).release)
+        return any(rung.when_busy == "deferred" for rung in self._rungs(tenant))
 
     def cooldown(self, tenant: str) -> int:
         """How long it is left alone after a request, in microseconds."""
-        return self._observatory.catalog.resolve(tenant).cooldown
+        definition = self._definition(tenant)
+        return definition.cooldown if definition else 0
 
     def holdings(self, tenant: str) -> Mapping[str, int]:
         """What it held by GPU when it was last looked at, in bytes."""
         presence = self._seen.census.tenants.get(tenant) if self._seen else None
         return presence.holdings if presence else {}
+
+    def _definition(self, tenant: str) -> TenantDefinition | None:
+        """As it was seen last: a reload may have taken it out of the catalog while it is being released."""
+        return self._seen.definitions.get(tenant) if self._seen else None
+
+    def _rungs(self, tenant: str) -> tuple[ReleaseMethod, ...]:
+        definition = self._definition(tenant)
+        return definition.release if definition else ()

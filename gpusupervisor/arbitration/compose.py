@@ -113,7 +113,10 @@ def _tenant(seen: Seen, under_way: UnderWay, history: History, presence: TenantP
 
 
 def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
-    """One GPU as far as one tenant's release goes; None while the GPU cannot be read."""
+    """One GPU as far as one tenant's release goes; None while the GPU cannot be read.
+
+    An instance that is not in the census any more has ended: it holds nothing.
+    """
     sample = next((found for found in seen.sample.gpus if found.identity.uuid == gpu), None)
     account = seen.census.gpus.get(gpu)
     if sample is None or sample.memory is None or sample.state != "ok" or account is None:
@@ -121,8 +124,9 @@ def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
     others = {name: held for name, held in account.tenants.items() if name != tenant}
     others |= {f"pid {holder.pid}": holder.used or 0 for holder in account.unmanaged}
     presence = seen.census.tenants.get(tenant)
-    known = presence is not None and gpu not in presence.unknown_on and not sample.attribution_problem
-    holding = presence.holdings.get(gpu, 0) if presence is not None and known else None
+    holding: int | None = presence.holdings.get(gpu, 0) if presence else 0
+    if sample.attribution_problem or (presence and gpu in presence.unknown_on):
+        holding = None
     return Measurement(holding, sample.memory.free, others)
 
 

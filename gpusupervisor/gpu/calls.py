@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpusupervisor.gpu.errors import UNKNOWN_ERROR, DriverError, code_of
+from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, UNKNOWN_ERROR, DriverError, code_of
 
 
 def ask(function: str, *arguments: object) -> Any:  # noqa: ANN401  (pynvml has no types)
@@ -15,3 +15,32 @@ def ask(function: str, *arguments: object) -> Any:  # noqa: ANN401  (pynvml has 
         raise DriverError(function, code_of(error)) from None
     except UnicodeDecodeError:  # pynvml decodes names as UTF-8, whatever the driver wrote
         raise DriverError(function, UNKNOWN_ERROR) from None
+
+
+def ask_c(function: str, *arguments: object) -> None:
+    """Call a function of libnvidia-ml itself, for what pynvml cannot express or does not check; raises DriverError.
+
+    Some pynvml wrappers (nvmlDeviceSetClockOffsets, nvmlDeviceGetClockOffsets) return success whatever was answered.
+    Structures are passed as byref(structure).
+    """
+    import pynvml
+
+    try:
+        code = int(pynvml._nvmlGetFunctionPointer(function)(*arguments))  # noqa: SLF001  (there is no public name)
+    except pynvml.NVMLError as error:
+        raise DriverError(function, code_of(error)) from None
+    if code:
+        raise DriverError(function, code)
+
+
+def has(function: str) -> bool:
+    """Whether the loaded library has a function, by its name in C; raises DriverError when none is loaded."""
+    import pynvml
+
+    try:
+        pynvml._nvmlGetFunctionPointer(function)  # noqa: SLF001
+    except pynvml.NVMLError as error:
+        if code_of(error) == FUNCTION_NOT_FOUND:
+            return False
+        raise DriverError(function, code_of(error)) from None
+    return True

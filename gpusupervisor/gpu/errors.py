@@ -6,7 +6,7 @@ So it is turned into a `DriverError` right where it is caught, and nothing else 
 
 from typing import Literal
 
-ErrorClass = Literal["lifecycle", "unsupported", "permission", "transient"]
+ErrorClass = Literal["lifecycle", "unsupported", "permission", "transient", "refused"]
 
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -78,6 +78,21 @@ class DriverError(Exception):
     def gpu_is_gone(self) -> bool:
         """This one GPU is lost until it is reset or NVML is initialised again."""
         return self.code in _GPU_GONE
+
+
+class ValueRefused(DriverError):
+    """INVALID_ARGUMENT although the handle is good: it is the value that this driver does not take for this GPU."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__(function, INVALID_ARGUMENT)
+        self.text = "the driver does not take this value"
+        self.error_class = "refused"
+        self.args = (f"{function}: {self.text}",)
+
+    @property
+    def ends_session(self) -> bool:
+        """Never: nothing is lost."""
+        return False
 
 
 def classify(error: Exception) -> ErrorClass:

@@ -1,8 +1,12 @@
 """Who a process is."""
 
+import posixpath
 from dataclasses import dataclass
 
 INTERPRETERS = ("python", "node", "ruby", "perl", "java")
+_RUN_SOMETHING_ELSE = ("-m", "-c", "-e", "-jar")
+_TAKE_A_VALUE = ("-W", "-X")
+"""Python's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,9 @@ class ProcessIdentity:
     """Container id, 64 hex digits as the runtime wrote it into the cgroup path; empty outside containers."""
     working_directory: str = ""
     listening_ports: tuple[int, ...] = ()
+    """TCP ports on which 127.0.0.1 reaches it."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Only the variables that tenant definitions name."""
     ancestors: tuple[ProcessKey, ...] = ()
     """Parent first, up to PID 1 (excluded)."""
     hidden: frozenset[str] = frozenset()
@@ -51,12 +58,38 @@ class ProcessIdentity:
         return self.comm
 
     @property
+    def placed_command_line(self) -> tuple[str, ...]:
+        """The command line with the folder of an interpreter's script: "python main.py" started in /opt/app is
+        "python /opt/app/main.py". The same as `command_line` where nothing is to be added, or the folder is hidden.
+        """
+        where = self._script_index
+        if not self.working_directory or where is None or self.command_line[where].startswith("/"):
+            return self.command_line
+        script = posixpath.normpath(f"{self.working_directory}/{self.command_line[where]}")
+        return (*self.command_line[:where], script, *self.command_line[where + 1 :])
+
+    @property
     def _script(self) -> str:
         """What an interpreter runs: the base name of its first argument, or its module."""
-        arguments = iter(self.command_line[1:])
-        for argument in arguments:
-            if argument == "-m":
-                return f"-m {next(arguments, '')}"
-            if not argument.startswith("-"):
-                return argument.rsplit("/", 1)[-1]
+        where = self._script_index
+        if where is not None:
+            return self.command_line[where].rsplit("/", 1)[-1]
+        if "-m" in self.command_line[1:]:
+            return " ".join(self.command_line[self.command_line.index("-m") :][:2])
         return ""
+
+    @property
+    def _script_index(self) -> int | None:
+        """Which argument is an interpreter's script: its first one; None when there is none or it runs a module."""
+        programs = (self.executable, *self.command_line[:1])
+        if not any(program.rsplit("/", 1)[-1].startswith(INTERPRETERS) for program in programs):
+            return None
+        arguments = iter(enumerate(self.command_line[1:], 1))
+        for index, argument in arguments:
+            if argument in _RUN_SOMETHING_ELSE:
+                return None
+            if argument in _TAKE_A_VALUE:
+                next(arguments, None)
+            elif not argument.startswith("-"):
+                return index
+        return None

@@ -1,7 +1,7 @@
 """The seam for what only root may read of other users' processes."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gpusupervisor.processes.identity import ProcessKey
 
@@ -13,6 +13,21 @@ class PrivilegedFacts:
     executable: str
     working_directory: str
     listening_ports: tuple[int, ...]
+    """TCP ports on which 127.0.0.1 reaches it; empty too while it does not listen yet."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Only the variables that tenant definitions name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How well we see what is hidden."""
+
+    state: Literal["unasked", "ok", "missing", "refused", "failing"]
+    """missing: nobody is there to be asked. refused: it does not answer us."""
+    detail: str = ""
+    """What it answered, for `refused` and `failing`."""
+    unseen: tuple[int, ...] = ()
+    """PIDs of processes of which nobody could tell."""
 
 
 class PrivilegedReader(Protocol):
@@ -21,5 +36,9 @@ class PrivilegedReader(Protocol):
     def facts(self, key: ProcessKey) -> PrivilegedFacts | None:
         """The hidden facts of exactly this process; None when it is gone or nobody can say yet.
 
-        Asked at every look until it answers, and must answer at once: who needs time finds out in the background.
+        Asked at every look until it names a port, and must answer at once: who needs time finds out in the background.
+        Called from the thread that reads processes.
         """
+
+    def sight(self) -> Sight:
+        """How it went so far."""

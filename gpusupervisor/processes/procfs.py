@@ -47,10 +47,11 @@ def parse_stat(content: bytes) -> Stat | None:
         return None
     if state in _DEAD:
         return None
-    return Stat(ProcessKey(pid, start), parent, _clean(comm), ticks * MICROSECONDS // _TICKS)
+    return Stat(ProcessKey(pid, start), parent, without_control(comm), ticks * MICROSECONDS // _TICKS)
 
 
-def _clean(raw: bytes) -> str:
+def without_control(raw: bytes) -> str:
+    """Text that a program wrote, with everything that steers a terminal or hides text replaced."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", raw.decode("utf-8", "replace"))
 
 
@@ -83,7 +84,7 @@ class Procfs:
     def cgroup(self, pid: int) -> str:
         """The text of the cgroup file; empty when it cannot be read."""
         lines = (_read(f"{self._root}/{pid}/cgroup") or b"").split(b"\n")
-        return "\n".join(_clean(line) for line in lines)
+        return "\n".join(without_control(line) for line in lines)
 
     def uid(self, pid: int) -> int | None:
         """The real user; None when the process is gone. (The folder's owner is root for undumpable processes.)"""
@@ -93,7 +94,7 @@ class Procfs:
     def command_line(self, pid: int) -> tuple[str, ...]:
         """The arguments, capped in number and length, without control characters."""
         content = (_read(f"{self._root}/{pid}/cmdline", MAX_COMMAND_LINE) or b"").rstrip(b"\0")
-        return tuple(_clean(argument) for argument in content.split(b"\0")[:MAX_ARGUMENTS]) if content else ()
+        return tuple(without_control(argument) for argument in content.split(b"\0")[:MAX_ARGUMENTS]) if content else ()
 
     def link(self, pid: int, name: str) -> str | None:
         """Where "exe" or "cwd" leads; empty when there is none (kernel threads), None when not permitted."""
@@ -103,7 +104,7 @@ class Procfs:
             return None
         except OSError:
             return ""
-        return _clean(target).removesuffix(" (deleted)")
+        return without_control(target).removesuffix(" (deleted)")
 
 
 class CpuTimes:

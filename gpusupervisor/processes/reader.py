@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpusupervisor.processes.cgroup import parse_cgroup
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
-from gpusupervisor.processes.privileged import PrivilegedReader
+from gpusupervisor.processes.privileged import PrivilegedReader, Sight
 from gpusupervisor.processes.procfs import CpuTimes, Procfs, Stat
 
 MAX_ANCESTORS = 16
@@ -50,7 +50,7 @@ class ProcessReader:
                 known = found.get(stat.key.pid)
                 if known is not None and len(known.ancestors) >= len(above):
                     break  # and so are its ancestors
-                identity = self._identity(stat, above)
+                identity = self._identity(stat, above, unhide=stat.key.pid in asked)
                 if identity is not None:
                     found[stat.key.pid] = identity
         for pid, read in stats.items():
@@ -81,8 +81,15 @@ class ProcessReader:
             pid = stat.parent_pid
         return chain
 
-    def _identity(self, stat: Stat, ancestors: tuple[ProcessKey, ...]) -> ProcessIdentity | None:
-        """The remembered identity while it is the same process, the same program and below the same parents."""
+    def sight(self) -> Sight:
+        """How well what is hidden is seen."""
+        return self._privileged.sight() if self._privileged is not None else Sight("unasked")
+
+    def _identity(self, stat: Stat, ancestors: tuple[ProcessKey, ...], *, unhide: bool) -> ProcessIdentity | None:
+        """The remembered identity while it is the same process, the same program and below the same parents.
+
+        unhide: it is one of those that were asked for. Of their ancestors nobody tells what is hidden.
+        """
         pid = stat.key.pid
         known = self._cache.get(pid)
         # without arguments it was seen in the middle of its exec
@@ -90,7 +97,7 @@ class ProcessReader:
             known = self._read(stat)
         if known is None:
             return None
-        if known.hidden and self._privileged is not None:
+        if unhide and known.hidden and self._privileged is not None:
             known = self._unhidden(known, self._privileged)
         if known.ancestors != ancestors or known.parent_pid != stat.parent_pid:
             known = replace(known, ancestors=ancestors, parent_pid=stat.parent_pid)
@@ -130,7 +137,7 @@ class ProcessReader:
         )
 
     def _unhidden(self, identity: ProcessIdentity, privileged: PrivilegedReader) -> ProcessIdentity:
-        """The identity with what only root may read, as soon as that is known."""
+        """The identity with what only root may read, as soon as that is known; a port may come later than the rest."""
         facts = privileged.facts(identity.key)
         if facts is None:
             return identity
@@ -139,5 +146,6 @@ class ProcessReader:
             executable=identity.executable or facts.executable,
             working_directory=identity.working_directory or facts.working_directory,
             listening_ports=facts.listening_ports,
-            hidden=frozenset(),
+            environment=facts.environment,
+            hidden=frozenset() if facts.listening_ports else frozenset({"listening_ports"}),
         )

@@ -179,6 +179,6 @@ def _as_instance(base: TenantDefinition, tenant_id: str) -> TenantDefinition:
     _, label = base_and_label(tenant_id)
     port = int(label) if re.fullmatch(r"[1-9][0-9]{0,4}", label) and int(label) < 1 << 16 else None
     endpoint = base.endpoint
-    if endpoint is not None and endpoint.port_flags and port is not None:
+    if endpoint is not None and (endpoint.port_flags or endpoint.host_variable) and port is not None:
         endpoint = replace(endpoint, url=with_port(endpoint.url, port))
     return replace(base, id=tenant_id, title=f"{base.title} ({label})", endpoint=endpoint)

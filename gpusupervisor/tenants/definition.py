@@ -30,7 +30,8 @@ class Match:
     executables: tuple[str, ...] = ()
     """Compared with /proc/PID/exe or, where that is hidden, with argv[0]; also of every ancestor."""
     command_lines: tuple[str, ...] = ()
-    """Compared with the arguments joined by single spaces."""
+    """Compared with the arguments joined by single spaces; also with an interpreter's script at its full path, where
+    the folder it was started in is known ("python main.py" in /opt/app is "python /opt/app/main.py")."""
     comms: tuple[str, ...] = ()
     """Kernel task names; last resort, for processes that rewrite their command line (VLLM::EngineCor)."""
     graphics_only: bool = False
@@ -49,6 +50,9 @@ class Endpoint:
     """Scheme, host, port, e.g. "http://127.0.0.1:11434"."""
     port_flags: tuple[str, ...] = ()
     """Command-line flags of its processes that name the real port, e.g. ("--port",): the last one seen wins."""
+    host_variable: str = ""
+    """Environment variable of its processes that names the address it listens on, e.g. "OLLAMA_HOST": its port
+    counts where no flag names one."""
 
 
 @dataclass(frozen=True, slots=True)

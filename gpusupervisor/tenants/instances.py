@@ -8,12 +8,15 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from gpusupervisor.engine_http import is_local
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.definition import Endpoint, TenantDefinition
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._:@-]")
 _HEX_ID = re.compile(r"[0-9a-f]{64}")
 _LONGEST_ID = 64
+_HOST_AND_PORT = re.compile(r"(?:[^:\[\]]*|\[[^\]]*\]):([0-9]+)", re.ASCII)
+"""A bare IPv6 address has no port."""
 _CONTAINER_MANAGERS = re.compile(
     r"(docker|containerd|crio|cri-o|podman|k3s|kubelet|lxc|lxd|incus)\.service|systemd-nspawn@.*\.service"
 )
@@ -73,6 +76,29 @@ def port_on_command_line(endpoint: Endpoint | None, command_line: Sequence[str])
                 text = value if separator else "".join(command_line[index + 1 : index + 2])
                 found = _port(text) or found
     return found
+
+
+def port_in_environment(endpoint: Endpoint | None, environment: Sequence[tuple[str, str]]) -> int | None:
+    """The port of the address that the endpoint's variable names: "0.0.0.0:8189", or "https://host", which is 443."""
+    value = dict(environment).get(endpoint.host_variable, "") if endpoint else ""
+    scheme, separator, rest = value.strip(" \"'").rpartition("://")
+    named = _HOST_AND_PORT.fullmatch(rest.partition("/")[0])
+    if named:
+        return _port(named[1])
+    return {"http": 80, "https": 443}.get(scheme.lower()) if separator else None
+
+
+def port_it_listens_on(endpoint: Endpoint | None, ports: Sequence[int]) -> int | None:
+    """The endpoint's own port where the process listens on that, else the only one it listens on.
+
+    Of an endpoint on another machine this machine's ports say nothing.
+    """
+    if endpoint is None or not is_local(endpoint.url) or not ports:
+        return None
+    usual = port_of_url(endpoint.url)
+    if usual in ports:
+        return usual
+    return ports[0] if len(ports) == 1 else None
 
 
 def _port(text: str) -> int | None:

@@ -17,6 +17,8 @@ from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.definition import Match, TenantDefinition
 from gpusupervisor.tenants.instances import (
     instance_label,
+    port_in_environment,
+    port_it_listens_on,
     port_on_command_line,
     service_name,
     tenant_id,
@@ -39,7 +41,7 @@ class Recognition:
     why: str
     """For a person, e.g. "unit ollama.service"."""
     port: int | None = None
-    """Where the command line of its server says that it listens."""
+    """Where its server listens, as far as that is known: by its command line, its environment, or its socket."""
     orphan: bool = False
     """A worker whose server is gone."""
 
@@ -93,7 +95,8 @@ def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessId
         yield from _hit(_CONTAINER, match.containers, identity.container, "container ")
         yield from _hit(_CONTAINER, match.containers, identity.cgroup, "container ")
     yield from _hit(_EXECUTABLE, match.executables, own, "executable ")
-    yield from _hit(_COMMAND_LINE, match.command_lines, _joined(identity), "command line ")
+    for line in _lines(identity):
+        yield from _hit(_COMMAND_LINE, match.command_lines, line, "command line ")
     yield from _hit(_COMM, match.comms, identity.comm, "process name ")
     if not match.graphics_only:
         worker = _longest(match.runners, _joined(identity)) >= 0
@@ -130,11 +133,19 @@ def _joined(identity: ProcessIdentity) -> str:
     return " ".join(identity.command_line)
 
 
+def _lines(identity: ProcessIdentity) -> Iterator[str]:
+    """The command line as it was typed and, where that says more, with its script's folder."""
+    yield _joined(identity)
+    placed = identity.placed_command_line
+    if placed != identity.command_line:
+        yield " ".join(placed)
+
+
 def _server_port(
     definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]
 ) -> int | None:
     """The port of the outermost process of the same tenant: a worker's own port is not the tenant's."""
-    below_server = False
+    below_server = is_worker = False
     for ancestor in reversed(ancestors):
         is_server = _longest(definition.match.executables, _executable(ancestor)) >= 0
         is_kin = is_server or _longest(definition.match.command_lines, _joined(ancestor)) >= 0
@@ -142,8 +153,12 @@ def _server_port(
             port = port_on_command_line(definition.endpoint, ancestor.command_line)
             if port is not None:
                 return port
+            is_worker = True
         below_server = below_server or is_server
-    return None if below_server else port_on_command_line(definition.endpoint, identity.command_line)
+    is_worker = is_worker or _longest(definition.match.runners, _joined(identity)) >= 0
+    named = None if below_server else port_on_command_line(definition.endpoint, identity.command_line)
+    inherited = named or port_in_environment(definition.endpoint, identity.environment)
+    return inherited or (None if is_worker else port_it_listens_on(definition.endpoint, identity.listening_ports))
 
 
 def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:

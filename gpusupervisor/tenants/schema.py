@@ -19,6 +19,9 @@ from gpusupervisor.tenants.schema_release import read_releases
 ID = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
 ID_HELP = "1 to 64 letters, digits or . _ : @ -"
 
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+"""Name of an environment variable."""
+
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -145,11 +148,16 @@ def _read_endpoint(reader: TableReader) -> Endpoint | None:
         return Endpoint(
             url=endpoint.text("url", complaint=_url_complaint).rstrip("/"),
             port_flags=endpoint.texts("port-flags", _flag_complaint),
+            host_variable=endpoint.text("host-variable", complaint=_variable_complaint),
         )
 
 
 def _flag_complaint(flag: str) -> str:
     return "" if _FLAG.fullmatch(flag) else 'is no command-line flag; allowed: e.g. "--port" or "-p"'
+
+
+def _variable_complaint(name: str) -> str:
+    return "" if VARIABLE.fullmatch(name) else 'is no environment variable; allowed: e.g. "OLLAMA_HOST"'
 
 
 def _url_complaint(url: str) -> str:

@@ -335,6 +335,14 @@ async def test_memory_that_comes_back_late_is_credited_once(bench: Benches) -> N
     assert table.arbiter.history.of("lazy").floors == {CARD: GIB // 2}
 
 
+async def test_what_a_tenant_held_that_is_not_described_any_more_is_not_credited(bench: Benches) -> None:
+    """Its process is a stranger's now, and must not count as somebody who took what had come back."""
+    table = await _with_a_pending_release(bench)
+    table.events.clear()
+    table.arbiter.credit_late(seen(process(1, 9), tenants={"asker": doing("busy")}, now=NOW + MINUTE))
+    assert not table.events
+
+
 async def test_late_memory_is_not_waited_for_for_ever(bench: Benches) -> None:
     table = await _with_a_pending_release(bench)
     busy = {"lazy": doing("busy")}

@@ -171,6 +171,12 @@ def test_a_tenant_that_holds_nothing_any_more_is_measured_as_zero() -> None:
     assert found.holding == 0
 
 
+def test_an_instance_that_has_ended_holds_nothing() -> None:
+    found = measurement(seen(process(1, 3, "other"), tenants={"other": doing("idle")}, free=5), "app@8189", CARD)
+    assert found is not None
+    assert (found.holding, found.others) == (0, {"other": 3 * GIB})
+
+
 def test_a_holding_of_unknown_size_is_not_measured_as_what_is_known_of_it() -> None:
     what = seen(process(1, 4, "app"), process(2, None, "app"), tenants={"app": doing("idle")}, free=5)
     found = measurement(what, "app", CARD)

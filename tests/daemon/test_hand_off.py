@@ -11,8 +11,8 @@ import pytest
 from gpusupervisor.bus import names
 from gpusupervisor.simulation.engines.launch import disguised_python
 from gpusupervisor.simulation.nvml import SimulatedGpu
+from tests.daemon.engine_proxy import EngineProxy, nothing
 from tests.daemon.observer import CallFailed, Observer
-from tests.daemon.ollama_proxy import OllamaProxy, nothing
 from tests.daemon.station import Daemon, Engine, Station, wait_until
 
 GIB = 1 << 30
@@ -48,7 +48,7 @@ class Scene:
     station: Station
     daemon: Daemon
     ollama: Engine
-    proxy: OllamaProxy
+    proxy: EngineProxy
     comfyui: Engine
     renderbox: Engine
 
@@ -82,7 +82,7 @@ class Scene:
 
     def clear(self) -> None:
         """Back to the beginning: no model, no job, ComfyUI with its context alone."""
-        self.proxy.before_unload = nothing
+        self.proxy.before_release = nothing
         wait_until(self.queue_is_empty, "the end of ComfyUI's job")
         self.comfyui.post("/free", {"unload_models": True})
         self.ollama.post("/api/generate", {"model": MODEL, "keep_alive": 0})
@@ -107,7 +107,7 @@ def stage(station: Station) -> Iterator[Scene]:
         "third_app", "--port", "0", "--hold", "4G", "--return-delay", "1s",
         executable=disguised_python(station.folder / "bin" / "renderbox"),
     )  # fmt: skip
-    proxy = OllamaProxy(ollama.url)
+    proxy = EngineProxy(ollama.url)
     station.describe({"ollama": OLLAMA.format(url=proxy.url), "comfyui": COMFYUI.format(url=comfyui.url)})
     station.describe({"needless": NEEDLESS})
     yield Scene(station, station.daemon().wait_ready(), ollama, proxy, comfyui, renderbox)
@@ -227,7 +227,7 @@ async def test_an_idle_minute_sends_no_signal_at_all(loaded_scene: Scene, observ
 async def test_an_unload_behind_a_generation_is_deferred_and_credited_when_it_comes(
     loaded_scene: Scene, observer: Observer
 ) -> None:
-    loaded_scene.proxy.before_unload = lambda: loaded_scene.begin_to_generate(tokens=40)
+    loaded_scene.proxy.before_release = lambda: loaded_scene.begin_to_generate(tokens=40)
     with pytest.raises(CallFailed, match="when it is done") as failure:
         await observer.release("ollama")
     assert failure.value.name == "Deferred"

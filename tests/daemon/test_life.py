@@ -5,12 +5,14 @@ import itertools
 import json
 import signal
 import subprocess
+import threading
 
 import pytest
 
 from gpusupervisor.bus import names
 from gpusupervisor.daemon import EXIT_BUS_LOST
 from tests.daemon.conftest import hang_up
+from tests.daemon.engine_proxy import EngineProxy
 from tests.daemon.observer import CallFailed, observer_of
 from tests.daemon.station import Station
 
@@ -70,6 +72,16 @@ def test_it_can_be_ended_while_the_first_answer_of_the_driver_is_still_awaited(l
     assert took < PROMPT
 
 
+def test_it_can_be_ended_in_the_middle_of_a_reload(lonely_station: Station) -> None:
+    lonely_station.card.change(hanging=["nvmlInitWithFlags"])
+    daemon = lonely_station.daemon().wait_ready()
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.systemd.wait_for(lambda told: any("RELOADING=1" in message for message in told), "the start of the reload")
+    code, took = daemon.terminate()
+    assert (code, "Traceback" in daemon.log) == (0, False)
+    assert took < PROMPT
+
+
 def test_sigterm_and_sigint_end_it_in_order(lonely_station: Station) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         daemon = lonely_station.daemon().wait_ready()
@@ -97,6 +109,29 @@ async def test_it_ends_promptly_in_the_middle_of_a_plan_and_answers_who_waits_fo
             await answer
     finally:
         await hang_up(observer)
+
+
+async def test_a_tenant_whose_file_vanishes_while_it_is_released_does_not_end_it(lonely_station: Station) -> None:
+    app = lonely_station.engine("third_app", "--port", "0", "--return-delay", "60s")
+    proxy, asked = EngineProxy(app.url), threading.Event()
+    proxy.before_release = asked.set
+    lonely_station.describe({"slow": SLOW_APP.format(url=proxy.url).replace("30s", "2s")})
+    daemon = lonely_station.daemon().wait_ready()
+    observer = await observer_of(lonely_station.bus.address)
+    try:
+        await observer.sees_tenant("slow", "an idle tenant", Reclaimable=lambda size: size > 0)
+        answer = asyncio.ensure_future(observer.release("slow"))
+        assert await asyncio.to_thread(asked.wait, 10)
+        (lonely_station.tenants / "slow.toml").unlink()
+        await observer.manager("Reload")
+        with pytest.raises(CallFailed, match="there is no tenant 'slow'"):
+            await answer
+        assert observer.heard()[-2:] == ["ReleaseStep", "ReleaseFinished"]
+        daemon.wait_ticks(2)
+        assert daemon.process.poll() is None, daemon.log
+    finally:
+        await hang_up(observer)
+        await asyncio.to_thread(proxy.close)
 
 
 def test_a_bus_that_goes_away_ends_it_so_that_systemd_starts_it_again(lonely_station: Station) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gpusupervisor.simulation.engines.launch import start_engine
+from gpusupervisor.simulation.nvml import SimulatedCard
+
 SCENES = (
     "1. An LLM server holds 13 GiB that it is not using",
     "2. An image job needs 14 GiB",
@@ -96,6 +99,18 @@ async def test_ended_while_the_stage_is_set_up_it_leaves_nothing_behind(tmp_path
         _, errors = await demo.communicate()
     assert "Traceback" not in errors.decode(), errors.decode()
     assert _left_behind(tmp_path) == []
+
+
+async def test_an_engine_whose_start_is_interrupted_is_ended(tmp_path: Path) -> None:
+    await asyncio.to_thread(SimulatedCard(tmp_path).write_card)
+    starting = asyncio.ensure_future(start_engine("desktop", "--card", tmp_path))
+    async with asyncio.timeout(10):
+        while not (children := psutil.Process().children()):
+            await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait({starting})
+    assert starting.cancelled()
+    assert not any(child.is_running() for child in children)
 
 
 async def test_without_a_bus_daemon_it_says_what_to_install(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 REPOSITORY = Path(__file__).parents[2]
@@ -197,10 +199,11 @@ def _wait_for_boot(nspawn: subprocess.Popen[bytes], log: Path) -> Machine:
 
 def _leader(nspawn: int) -> int | None:
     """The container's PID 1: the child of nspawn that has become systemd."""
-    children = subprocess.run(
-        ["pgrep", "--parent", str(nspawn), "--exact", "systemd"], capture_output=True, text=True
-    ).stdout.split()
-    return int(children[0]) if children else None
+    try:
+        children = psutil.Process(nspawn).children()
+        return next((child.pid for child in children if child.name() == "systemd"), None)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _end(nspawn: subprocess.Popen[bytes]) -> None:

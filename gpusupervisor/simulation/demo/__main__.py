@@ -13,6 +13,10 @@ from gpusupervisor.simulation.demo.witness import DidNotHappenError, Witness
 
 async def _play(told: asyncio.Event, *, once: bool) -> None:
     """told: set when the whole story has happened."""
+    task = asyncio.current_task()
+    assert task is not None
+    # as asyncio does for Ctrl-C: it ends where it waits, so that nothing is left behind
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     narrator = Narrator()
     started = time.monotonic()
     narrator.says("Setting up: a private bus, a simulated RTX 4090, Ollama, ComfyUI, a desktop, the supervisor.")
@@ -41,11 +45,10 @@ def main() -> None:
     )
     parser.add_argument("--once", action="store_true", help="end after the story")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left behind
     told = asyncio.Event()
     try:
         asyncio.run(_play(told, once=options.once))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(0 if told.is_set() else 130)
     except (StageError, DidNotHappenError) as error:
         print(f"\nThe story ended: {error}", file=sys.stderr)

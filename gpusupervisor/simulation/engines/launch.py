@@ -66,9 +66,11 @@ async def start_engine(name: str, *arguments: str | Path, executable: Path | Non
         line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT)
     except TimeoutError:
         line = b""
+    except asyncio.CancelledError:
+        await Engine(process, 0).kill()
+        raise
     if not line:
-        engine = Engine(process, 0)
-        await engine.kill()
+        await Engine(process, 0).kill()
         raise RuntimeError(f"the simulated {name} did not come up: see its messages above")
     port = line.decode().rstrip().rpartition(":")[2]
     return Engine(process, int(port) if port.isdigit() else 0)

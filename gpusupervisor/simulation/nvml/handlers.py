@@ -7,18 +7,17 @@ import ctypes
 
 import pynvml
 
+from gpusupervisor.simulation.nvml.handles import give_handle, gpu_of, require_initialised
 from gpusupervisor.simulation.nvml.library import Handler, SimulatedLibrary, nvml
 from gpusupervisor.simulation.nvml.marshalling import (
     Answer,
     Argument,
     number,
-    read_handle,
     target,
     text,
-    write_handle,
     write_text,
 )
-from gpusupervisor.simulation.nvml.world import SimulatedGpu, SimulatedProcess
+from gpusupervisor.simulation.nvml.world import SimulatedProcess
 
 NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
 NO_INSTANCE = 0xFFFFFFFF
@@ -27,45 +26,6 @@ SCRAMBLED = ((535, 43), (535, 98))
 SCRAMBLED_STRIDE = 32
 """Bytes per entry that drivers in between write into 24-byte entries (they append usedGpuCcProtectedMemory)."""
 SAMPLE_TIME = 1_000_000
-GENERATION_STRIDE = 0x100000
-HANDLE_STRIDE = 0x1000
-HANDLE_BASE = 0x5100000000
-
-
-def _require_initialised(library: SimulatedLibrary) -> None:
-    if library.world.references <= 0:
-        raise Answer(pynvml.NVML_ERROR_UNINITIALIZED)
-
-
-def _reached(library: SimulatedLibrary, gpu: SimulatedGpu, function: str) -> SimulatedGpu:
-    library.world.touched[gpu.uuid] += 1
-    if gpu.lost:
-        raise Answer(pynvml.NVML_ERROR_GPU_IS_LOST)
-    if function in gpu.errors:
-        raise Answer(gpu.errors[function])
-    return gpu
-
-
-def _gpu(library: SimulatedLibrary, handle: Argument, function: str) -> SimulatedGpu:
-    """The GPU of a handle; handles do not outlive their generation, and follow their GPU when indexes change."""
-    _require_initialised(library)
-    generation, rest = divmod(read_handle(handle) - HANDLE_BASE, GENERATION_STRIDE)
-    slots = library.slots
-    slot = rest // HANDLE_STRIDE
-    if generation != library.world.generation or not 0 <= slot < len(slots):
-        raise Answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-    for gpu in library.world.gpus:
-        if gpu.uuid == slots[slot]:
-            return _reached(library, gpu, function)
-    raise Answer(pynvml.NVML_ERROR_GPU_IS_LOST)
-
-
-def _give_handle(library: SimulatedLibrary, gpu: SimulatedGpu, function: str, out: Argument) -> None:
-    _reached(library, gpu, function)
-    if gpu.uuid not in library.slots:
-        library.slots.append(gpu.uuid)
-    slot = library.slots.index(gpu.uuid)
-    write_handle(out, HANDLE_BASE + library.world.generation * GENERATION_STRIDE + slot * HANDLE_STRIDE)
 
 
 @nvml("nvmlInitWithFlags", "nvmlInit_v2")
@@ -80,8 +40,10 @@ def _init(library: SimulatedLibrary, *_: object) -> None:
 
 @nvml("nvmlShutdown")
 def _shutdown(library: SimulatedLibrary) -> None:
-    _require_initialised(library)
+    require_initialised(library)
     library.world.references -= 1
+    if not library.world.references:
+        library.world.last_client_left()
 
 
 @nvml("nvmlErrorString")
@@ -91,7 +53,7 @@ def _error_string(_: SimulatedLibrary, code: Argument) -> bytes:
 
 @nvml("nvmlSystemGetDriverVersion")
 def _driver_version(library: SimulatedLibrary, buffer: Argument, size: Argument) -> None:
-    _require_initialised(library)
+    require_initialised(library)
     write_text(buffer, size, library.world.kernel_driver)
 
 
@@ -102,33 +64,33 @@ def _nvml_version(library: SimulatedLibrary, buffer: Argument, size: Argument) -
 
 @nvml("nvmlDeviceGetCount_v2")
 def _count(library: SimulatedLibrary, out: Argument) -> None:
-    _require_initialised(library)
+    require_initialised(library)
     target(out).value = len(library.world.gpus)
 
 
 @nvml("nvmlDeviceGetHandleByIndex_v2")
 def _by_index(library: SimulatedLibrary, index: Argument, out: Argument) -> None:
-    _require_initialised(library)
+    require_initialised(library)
     if number(index) >= len(library.world.gpus):
         raise Answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-    _give_handle(library, library.world.gpus[number(index)], "nvmlDeviceGetHandleByIndex_v2", out)
+    give_handle(library, library.world.gpus[number(index)], "nvmlDeviceGetHandleByIndex_v2", out)
 
 
 @nvml("nvmlDeviceGetHandleByUUID")
 def _by_uuid(library: SimulatedLibrary, uuid: Argument, out: Argument) -> None:
-    _require_initialised(library)
+    require_initialised(library)
     for gpu in library.world.gpus:
         if gpu.uuid == text(uuid):
-            return _give_handle(library, gpu, "nvmlDeviceGetHandleByUUID", out)
+            return give_handle(library, gpu, "nvmlDeviceGetHandleByUUID", out)
     raise Answer(pynvml.NVML_ERROR_NOT_FOUND)
 
 
 @nvml("nvmlDeviceGetHandleByPciBusId_v2")
 def _by_pci(library: SimulatedLibrary, pci: Argument, out: Argument) -> None:
-    _require_initialised(library)
+    require_initialised(library)
     for gpu in library.world.gpus:
         if _same_bus_id(gpu.pci, text(pci)):
-            return _give_handle(library, gpu, "nvmlDeviceGetHandleByPciBusId_v2", out)
+            return give_handle(library, gpu, "nvmlDeviceGetHandleByPciBusId_v2", out)
     raise Answer(pynvml.NVML_ERROR_NOT_FOUND)
 
 
@@ -140,17 +102,17 @@ def _same_bus_id(one: str, other: str) -> bool:
 
 @nvml("nvmlDeviceGetName")
 def _name(library: SimulatedLibrary, handle: Argument, buffer: Argument, size: Argument) -> None:
-    write_text(buffer, size, _gpu(library, handle, "nvmlDeviceGetName").name)
+    write_text(buffer, size, gpu_of(library, handle, "nvmlDeviceGetName").name)
 
 
 @nvml("nvmlDeviceGetUUID")
 def _uuid(library: SimulatedLibrary, handle: Argument, buffer: Argument, size: Argument) -> None:
-    write_text(buffer, size, _gpu(library, handle, "nvmlDeviceGetUUID").uuid)
+    write_text(buffer, size, gpu_of(library, handle, "nvmlDeviceGetUUID").uuid)
 
 
 @nvml("nvmlDeviceGetPciInfo_v3")
 def _pci_info(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
-    gpu, info = _gpu(library, handle, "nvmlDeviceGetPciInfo_v3"), target(out)
+    gpu, info = gpu_of(library, handle, "nvmlDeviceGetPciInfo_v3"), target(out)
     domain, bus, rest = gpu.pci.split(":")
     info.domain, info.bus, info.device = int(domain, 16), int(bus, 16), int(rest.partition(".")[0], 16)
     info.busId = gpu.pci.encode()
@@ -159,7 +121,7 @@ def _pci_info(library: SimulatedLibrary, handle: Argument, out: Argument) -> Non
 
 @nvml("nvmlDeviceGetMemoryInfo")
 def _memory_v1(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
-    gpu, memory = _gpu(library, handle, "nvmlDeviceGetMemoryInfo"), target(out)
+    gpu, memory = gpu_of(library, handle, "nvmlDeviceGetMemoryInfo"), target(out)
     if gpu.unified == "not-supported":
         raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     memory.total = 0 if gpu.unified else gpu.total
@@ -169,7 +131,7 @@ def _memory_v1(library: SimulatedLibrary, handle: Argument, out: Argument) -> No
 
 @nvml("nvmlDeviceGetMemoryInfo_v2", since=(510, 39, 1))
 def _memory_v2(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
-    gpu, memory = _gpu(library, handle, "nvmlDeviceGetMemoryInfo_v2"), target(out)
+    gpu, memory = gpu_of(library, handle, "nvmlDeviceGetMemoryInfo_v2"), target(out)
     if memory.version != pynvml.nvmlMemory_v2:
         raise Answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
     if gpu.unified == "not-supported":
@@ -183,7 +145,7 @@ def _memory_v2(library: SimulatedLibrary, handle: Argument, out: Argument) -> No
 
 def _list_handler(kind: str, function: str) -> Handler:
     def handler(library: SimulatedLibrary, handle: Argument, count: Argument, entries: Argument) -> None:
-        gpu, size = _gpu(library, handle, function), target(count)
+        gpu, size = gpu_of(library, handle, function), target(count)
         listed = [process for process in gpu.listed() if kind in process.kinds]
         room, size.value = size.value, len(listed)
         if room < len(listed):
@@ -218,7 +180,7 @@ for _kind, _part in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "
 def _process_utilization(
     library: SimulatedLibrary, handle: Argument, samples: Argument, count: Argument, _since: Argument
 ) -> None:
-    gpu, size = _gpu(library, handle, "nvmlDeviceGetProcessUtilization"), target(count)
+    gpu, size = gpu_of(library, handle, "nvmlDeviceGetProcessUtilization"), target(count)
     if gpu.mig or not gpu.utilization_supported:
         raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     working = [process for process in gpu.listed() if process.sm]
@@ -234,7 +196,7 @@ def _process_utilization(
 
 @nvml("nvmlDeviceGetMigMode", since=(450, 51))
 def _mig_mode(library: SimulatedLibrary, handle: Argument, current: Argument, pending: Argument) -> None:
-    gpu = _gpu(library, handle, "nvmlDeviceGetMigMode")
+    gpu = gpu_of(library, handle, "nvmlDeviceGetMigMode")
     if gpu.mig is None:
         raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     target(current).value = target(pending).value = int(gpu.mig)

@@ -1,4 +1,4 @@
-"""Stands before an Ollama, so that something can happen right before it is asked to unload."""
+"""Stands before an engine, so that something can happen right before it is asked for its memory."""
 
 import http.client
 import threading
@@ -11,11 +11,11 @@ def nothing() -> None:
     """What happens by default."""
 
 
-class OllamaProxy:
-    """Passes everything on to a server; runs `before_unload` when an unload comes by."""
+class EngineProxy:
+    """Passes everything on to a server; runs `before_release` when a POST, a release's request, comes by."""
 
     def __init__(self, url: str) -> None:
-        self.before_unload: Callable[[], None] = nothing
+        self.before_release: Callable[[], None] = nothing
         upstream = urlsplit(url).netloc
         proxy = self
 
@@ -25,8 +25,7 @@ class OllamaProxy:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.path == "/api/generate" and b'"keep_alive": 0' in body:
-                    proxy.before_unload()
+                proxy.before_release()
                 self._pass_on(body)
 
             def _pass_on(self, body: bytes) -> None:

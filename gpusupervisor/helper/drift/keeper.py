@@ -1,0 +1,182 @@
+"""When to look for drift and what to do about it: a state machine with the time as a value, and no I/O.
+
+It looks on a timer and after what makes drivers forget. It asks for a repair only of what was just read as drifted,
+waits longer before each further one, and stops when an item was repaired too often: then somebody else sets it too,
+and fighting helps nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.helper.drift.verdict import Verdict, contested
+from gpusupervisor.helper.values import ItemResult
+
+Trigger = Literal["resume", "driver", "xid", "persistence"]
+
+INTERVAL = 60 * MICROSECONDS
+SETTLE: Mapping[Trigger, int] = {
+    "resume": 3 * MICROSECONDS,
+    "driver": 2 * MICROSECONDS,
+    "xid": 2 * MICROSECONDS,
+    "persistence": 0,
+}
+"""How long after a trigger the driver is left alone: right after resuming it answers what is not true yet."""
+FORGETFUL: frozenset[Trigger] = frozenset({"resume", "driver", "persistence"})
+"""Triggers after which what cannot be read is set once more: the driver may have forgotten it."""
+WINDOW = 600 * MICROSECONDS
+MOST_REPAIRS = 3
+"""Of one item within the window."""
+BACK_OFF = (0, 20 * MICROSECONDS, 60 * MICROSECONDS)
+"""Between the last repair of an item and the next, by how many there were within the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftDetected:
+    """An item was found to have drifted; told once, until it is seen to be as accepted again."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRepaired:
+    """An item was set again."""
+
+    result: ItemResult
+
+
+@dataclass(frozen=True, slots=True)
+class DriftContested:
+    """An item is not repaired any more, until a profile is applied anew."""
+
+    verdict: Verdict
+
+
+DriftEvent = DriftDetected | DriftRepaired | DriftContested
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a check came to."""
+
+    verdicts: tuple[Verdict, ...]
+    repair: tuple[str, ...]
+    """Items to set again, each read as drifted."""
+    renew: tuple[str, ...]
+    """Items that cannot be read, to be set once more because the driver may have forgotten them."""
+    events: tuple[DriftEvent, ...]
+
+
+class DriftKeeper:
+    """Of one GPU. Times are microseconds of the domain clock."""
+
+    def __init__(self, now: int) -> None:
+        self._next = now + INTERVAL
+        self._frozen = False
+        self._forgetful = False
+        self._repairs: dict[str, list[int]] = {}
+        self._contested: set[str] = set()
+        self._told: set[str] = set()
+
+    @property
+    def frozen(self) -> bool:
+        """The machine is going to sleep: nothing is read or set."""
+        return self._frozen
+
+    def next_check(self) -> int | None:
+        """When to look next; None while frozen."""
+        return None if self._frozen else self._next
+
+    def due(self, now: int) -> bool:
+        """Is it time to look?"""
+        return not self._frozen and now >= self._next
+
+    def trigger(self, trigger: Trigger, now: int) -> None:
+        """Something happened that makes drivers forget: look once it has settled."""
+        self._forgetful |= trigger in FORGETFUL
+        settled = now + SETTLE[trigger]
+        if trigger in FORGETFUL:
+            self._next = max(settled, now) if self._next > settled else max(self._next, settled)
+        else:
+            self._next = min(self._next, settled)
+
+    def freeze(self) -> None:
+        """The machine goes to sleep."""
+        self._frozen = True
+
+    def thaw(self, now: int) -> None:
+        """The machine woke up: look when the driver has settled."""
+        self._frozen = False
+        self.trigger("resume", now)
+
+    def start_over(self, now: int) -> None:
+        """A profile was applied: what was before does not count, contested items are kept again."""
+        self._repairs.clear()
+        self._contested.clear()
+        self._told.clear()
+        self._forgetful = False
+        self._next = now + INTERVAL
+
+    def decide(self, verdicts: Sequence[Verdict], now: int, *, repair: bool) -> Decision:
+        """What the verdicts of a reading just made lead to; `repair` false: only look."""
+        self._next = now + INTERVAL
+        events: list[DriftEvent] = []
+        repairs: list[str] = []
+        final: list[Verdict] = []
+        for read in verdicts:
+            verdict = self._with_history(read, now, repair=repair)
+            final.append(verdict)
+            events += self._news(verdict)
+            if verdict.verdict == "drifted" and repair and self._may_repair(verdict.item, now):
+                repairs.append(verdict.item)
+        forgotten = self._forgetful or any(verdict.cause == "reset-to-default" for verdict in final)
+        blind = tuple(verdict.item for verdict in final if verdict.verdict == "unverifiable" and not verdict.found)
+        renew = blind if repair and forgotten and (self._forgetful or repairs) else ()
+        self._forgetful = False
+        for item in repairs:
+            self._repairs.setdefault(item, []).append(now)
+        return Decision(tuple(final), tuple(repairs), renew, tuple(events))
+
+    def repaired(self, results: Sequence[ItemResult]) -> tuple[DriftEvent, ...]:
+        """What became of the repairs that were decided."""
+        for result in results:
+            if result.ok:
+                self._told.discard(result.item)
+        return tuple(DriftRepaired(result) for result in results if result.ok)
+
+    def _with_history(self, verdict: Verdict, now: int, *, repair: bool) -> Verdict:
+        if verdict.verdict != "drifted":
+            return verdict
+        recent = self._recent(verdict.item, now)
+        if verdict.item in self._contested or (repair and len(recent) >= MOST_REPAIRS):
+            return contested(verdict, MOST_REPAIRS)
+        return verdict
+
+    def _news(self, verdict: Verdict) -> list[DriftEvent]:
+        item = verdict.item
+        if verdict.verdict == "ok":
+            self._told.discard(item)
+        if verdict.verdict == "drifted" and item not in self._told:
+            self._told.add(item)
+            return [DriftDetected(verdict)]
+        if verdict.verdict == "contested" and item not in self._contested:
+            self._contested.add(item)
+            return [DriftContested(verdict)]
+        return []
+
+    def _may_repair(self, item: str, now: int) -> bool:
+        """Not before the back-off is over; then the next look comes right when it is."""
+        recent = self._recent(item, now)
+        if not recent:
+            return True
+        allowed = recent[-1] + BACK_OFF[len(recent)]
+        if now < allowed:
+            self._next = min(self._next, allowed)
+        return now >= allowed
+
+    def _recent(self, item: str, now: int) -> list[int]:
+        """The repairs of an item within the window."""
+        recent = [then for then in self._repairs.get(item, []) if then > now - WINDOW]
+        self._repairs[item] = recent
+        return recent

@@ -1,0 +1,120 @@
+"""NVML opened for control: handles by UUID, and the Xid errors that the driver reported. NVML thread only."""
+
+import contextlib
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from gpusupervisor.errors import NoSuchGpu
+from gpusupervisor.gpu.calls import ask
+from gpusupervisor.gpu.device import identify
+from gpusupervisor.gpu.errors import DriverError, plain
+from gpusupervisor.gpu.sample import GpuIdentity
+from gpusupervisor.helper.hardware.gpu import GpuHardware
+from gpusupervisor.helper.hardware.handle import Handle
+
+XID = 8
+"""nvmlEventTypeXidCriticalError."""
+AT_MOST = 64
+"""Xids that are taken in at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An error that the driver reported."""
+
+    uuid: str
+    """Empty when the GPU is not known (any more)."""
+    code: int
+    """NVIDIA's number, e.g. 79: the GPU has fallen off the bus."""
+
+
+class HardwareSession:
+    """NVML over time. Whoever meets a lifecycle error closes it, and opens it again with a back-off of his own."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.generation = 0
+        """Counts initialisations: what was found out about a GPU holds for one."""
+        self._gpus: dict[str, GpuHardware] = {}
+        self._pointers: dict[int, str] = {}
+        self._events: object | None = None
+
+    def open(self) -> None:
+        """Initialise NVML and find its GPUs; raises DriverError. Nothing when it is open already."""
+        if self.is_open:
+            return
+        ask("nvmlInit")
+        self.is_open = True
+        self.generation += 1
+        try:
+            handles = [self._add(index) for index in range(ask("nvmlDeviceGetCount"))]
+        except DriverError:
+            self.close()
+            raise
+        self._watch_events([handle for handle in handles if handle is not None])
+
+    def close(self) -> None:
+        """Shut NVML down: the GPUs can sleep, be given away, or get another driver. Never raises."""
+        self._gpus, self._pointers = {}, {}
+        events, self._events = self._events, None
+        if not self.is_open:
+            return
+        self.is_open = False
+        with contextlib.suppress(DriverError):
+            if events is not None:
+                ask("nvmlEventSetFree", events)
+        with contextlib.suppress(DriverError):
+            ask("nvmlShutdown")
+
+    def identities(self) -> tuple[GpuIdentity, ...]:
+        """The GPUs of this initialisation, ordered by PCI bus id."""
+        return tuple(
+            sorted((gpu.identity for gpu in self._gpus.values()), key=lambda each: (each.pci_bus_id, each.uuid))
+        )
+
+    def gpu(self, uuid: str) -> GpuHardware:
+        """A GPU by its UUID, NVML opened when it is not; raises NoSuchGpu, or DriverError when it cannot be opened."""
+        self.open()
+        found = self._gpus.get(uuid)
+        if found is None:
+            raise NoSuchGpu(f"The NVIDIA driver has no GPU {plain(uuid)!r} now: see gpusupervisorctl status")
+        return found
+
+    def xids(self) -> tuple[Xid, ...]:
+        """What the driver reported since the last call; never waits, never raises."""
+        found: list[Xid] = []
+        while self._events is not None and len(found) < AT_MOST:
+            try:
+                event = ask("nvmlEventSetWait_v2", self._events, 0)
+            except DriverError:  # a timeout: there is none. Anything else is met by whoever asks for figures
+                break
+            found.append(Xid(self._pointers.get(_address(event.device), ""), int(event.eventData)))
+        return tuple(found)
+
+    def _add(self, index: int) -> object | None:
+        """The handle; None for a GPU that cannot be opened and is left out: the others can be controlled."""
+        try:
+            handle = ask("nvmlDeviceGetHandleByIndex", index)
+            identity = identify(handle)
+        except DriverError as error:
+            if error.ends_session:
+                raise
+            return None
+        self._gpus[identity.uuid] = GpuHardware(identity, Handle(handle))
+        self._pointers[_address(handle)] = identity.uuid
+        return handle
+
+    def _watch_events(self, handles: list[object]) -> None:
+        """Xids are told where they can be: asking for one kind too many registers none, and is no ill health."""
+        try:
+            self._events = ask("nvmlEventSetCreate")
+        except DriverError:
+            return
+        for handle in handles:
+            with contextlib.suppress(DriverError):
+                ask("nvmlDeviceRegisterEvents", handle, XID, self._events)
+
+
+def _address(handle: Any) -> int:  # noqa: ANN401  (pynvml has no types)
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,0 +1,119 @@
+"""What /proc shows of a process only to its own user and to root: executable, folder, ports, named variables.
+
+One way of reading for both: the supervisor tries it for what its user may see, the helper for everybody's.
+Everything is bounded, and believed only while the process is the same before and after.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Set
+from itertools import islice
+from pathlib import Path
+
+from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.privileged import PrivilegedFacts
+from gpusupervisor.processes.procfs import Procfs, without_control
+
+MAX_DESCRIPTORS = 4096
+MAX_SOCKETS = 4096
+"""Lines of one of the kernel's tables; it lists the listening sockets first."""
+MAX_PORTS = 32
+MAX_ENVIRONMENT = 256 * 1024
+"""Bytes."""
+MAX_VALUE = 256
+"""Characters of one variable's value."""
+OWN_NETWORK = "self"
+HOST_NETWORK = "1"
+"""The process whose network counts as the machine's: PID 1 for who has no network of its own."""
+
+_LISTENING = b"0A"
+_SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
+_REACHABLE = re.compile(
+    rb"(?:00000000|[0-9A-F]{6}7F|0{32}|0{16}FFFF0000[0-9A-F]{6}7F|0{16}FFFF00000{8}):([0-9A-F]{4})"
+)
+"""Local addresses that 127.0.0.1 leads to, in the kernel's notation: any, 127.0.0.0/8, and both within IPv6."""
+
+
+def read_inside(
+    root: Path, key: ProcessKey, variables: Set[str] = frozenset(), network: str = OWN_NETWORK
+) -> PrivilegedFacts | None:
+    """The facts of exactly this process; None when it is gone. Raises PermissionError when they are not for us.
+
+    variables: names of the environment variables that may be told. network: whose network its ports are looked for
+    in; a process in another one (a container's) has no port that could be reached, so none is told.
+    """
+    proc = Procfs(root)
+    stat = proc.stat(key.pid)
+    if stat is None or stat.key != key:
+        return None
+    folder = f"{root}/{key.pid}"
+    try:
+        executable, working_directory = _link(proc, key.pid, "exe"), _link(proc, key.pid, "cwd")
+        ports = _ports(folder, f"{root}/{network}")
+        environment = _environment(folder, variables) if variables else ()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    still = proc.stat(key.pid)
+    if still is None or still.key != key:
+        return None
+    return PrivilegedFacts(executable, working_directory, ports, environment)
+
+
+def _link(proc: Procfs, pid: int, name: str) -> str:
+    target = proc.link(pid, name)
+    if target is None:
+        raise PermissionError(f"/proc/{pid}/{name}")
+    return target
+
+
+def _ports(folder: str, network: str) -> tuple[int, ...]:
+    """TCP ports of this machine on which the process listens, ascending."""
+    sockets = set(_sockets(folder))
+    if not sockets or os.readlink(f"{folder}/ns/net") != os.readlink(f"{network}/ns/net"):
+        return ()
+    found = {port for table in ("tcp", "tcp6") for port in _listening(f"{folder}/net/{table}", sockets)}
+    return tuple(sorted(found)[:MAX_PORTS])
+
+
+def _sockets(folder: str) -> Iterator[int]:
+    """Inode numbers of its sockets."""
+    with os.scandir(f"{folder}/fd") as entries:
+        for entry in islice(entries, MAX_DESCRIPTORS):
+            try:
+                found = _SOCKET.fullmatch(os.readlink(entry.path))
+            except FileNotFoundError:
+                continue  # closed since the folder was read
+            if found:
+                yield int(found[1])
+
+
+def _listening(table: str, sockets: Set[int]) -> Iterator[int]:
+    """Ports of the listening sockets among these."""
+    try:
+        with open(table, "rb") as lines:
+            for line in islice(lines, 1, MAX_SOCKETS):
+                fields = line.split(maxsplit=10)
+                if len(fields) < 10 or fields[3] != _LISTENING:
+                    return
+                local = _REACHABLE.fullmatch(fields[1])
+                if local and int(fields[9]) in sockets:
+                    yield int(local[1], 16)
+    except FileNotFoundError:
+        return  # a kernel without IPv6 has no tcp6
+
+
+def _environment(folder: str, names: Set[str]) -> tuple[tuple[str, str], ...]:
+    """The variables of these names as the process was started with them."""
+    with open(f"{folder}/environ", "rb") as file:
+        entries = file.read(MAX_ENVIRONMENT).split(b"\0")
+    return tuple(sorted(_named(entries, names)))
+
+
+def _named(entries: Iterable[bytes], names: Set[str]) -> Iterator[tuple[str, str]]:
+    seen = set()
+    for entry in entries:
+        raw, separator, value = entry.partition(b"=")
+        name = raw.decode("ascii", "replace")
+        if separator and name in names and name not in seen:
+            seen.add(name)  # the first one is what getenv(3) finds
+            yield name, without_control(value)[:MAX_VALUE]
