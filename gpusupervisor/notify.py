@@ -1,10 +1,12 @@
 """What systemd is told: READY, STATUS, RELOADING, STOPPING, WATCHDOG, over sdnotify."""
 
+import logging
 import os
 from typing import Any
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 
+_LOG = logging.getLogger(__name__)
 STATUS_INTERVAL = 5 * MICROSECONDS
 """Every changed STATUS makes PID 1 announce the unit's properties to all its clients: not more often than this."""
 
@@ -53,9 +55,13 @@ class Notifier:
         self._send("STATUS=" + " ".join(text.split()))
 
     def _send(self, message: str) -> None:
-        if self._notifier is not None:
+        if self._notifier is None:
+            return
+        try:
             # sdnotify encodes Latin-1: this makes UTF-8 of it
             self._notifier.notify(message.encode().decode("latin-1"))
+        except OSError as error:
+            _LOG.warning("systemd could not be told %s: %s", message.partition("=")[0], error)
 
 
 def _monotonic() -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpusupervisor.arbitration.compose import Seen, UnderWay, compose, measurement
+from gpusupervisor.arbitration.compose import Seen, compose, measurement
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.execute import Execution, Unfinished, World, late_return
 from gpusupervisor.arbitration.history import History
@@ -53,14 +53,17 @@ class Arbiter:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a plan is being carried out, or memory of one is still expected."""
-        return bool(self.running or self._unfinished)
+        """Whether a plan is being carried out, or memory that was promised is still expected."""
+        return bool(self.running or self._promised)
+
+    @property
+    def _promised(self) -> frozenset[str]:
+        """Tenants that give their memory back when their work is done."""
+        return frozenset(tenant for tenant, late in self._unfinished.items() if late.result.outcome == "pending")
 
     def situation(self, seen: Seen, reserve: int) -> Situation:
         """What decisions look at."""
-        releasing = frozenset(t for t, late in self._unfinished.items() if late.result.outcome == "pending")
-        under_way = UnderWay(releasing, frozenset(self.running))
-        return compose(seen, under_way, self.history, self.reservations, reserve)
+        return compose(seen, self._promised, self.history, self.reservations, reserve)
 
     def plan(self, situation: Situation, request: Request) -> ReleasePlan:
         """Make a plan and announce it."""

@@ -27,20 +27,13 @@ class Seen:
     """Tenants whose endpoint is not on this machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnderWay:
-    """What is being done about it already."""
-
-    releasing: frozenset[str] = frozenset()
-    """Tenants whose memory is still expected."""
-    busy_gpus: frozenset[str] = frozenset()
-    """GPUs on which a plan is being carried out."""
-
-
 def compose(
-    seen: Seen, under_way: UnderWay, history: History, reservations: ReservationBook, reserve: int
+    seen: Seen, releasing: frozenset[str], history: History, reservations: ReservationBook, reserve: int
 ) -> Situation:
-    """The Situation; notes what tenants hold in their history first."""
+    """The Situation; notes what tenants hold in their history first.
+
+    releasing: tenants whose memory is still expected, so that they are not asked again.
+    """
     holdings = {tenant.id: tenant.holdings for tenant in seen.census.tenants.values()}
     for tenant_id, held in holdings.items():
         history.observe(tenant_id, held, seen.definitions[tenant_id].floor, seen.now)
@@ -52,10 +45,9 @@ def compose(
             for gpu in seen.sample.gpus
             if gpu.state == "ok" and gpu.memory is not None
         },
-        tenants={tenant.id: _tenant(seen, under_way, history, tenant) for tenant in seen.census.tenants.values()},
+        tenants={tenant.id: _tenant(seen, releasing, history, tenant) for tenant in seen.census.tenants.values()},
         reserve=reserve,
         reservations=reservations.current(holdings, seen.now),
-        busy_gpus=under_way.busy_gpus,
     )
 
 
@@ -76,7 +68,7 @@ def _unmanaged(holder: Holder) -> UnmanagedHolder:
     return UnmanagedHolder(holder.pid, holder.identity.name if holder.identity else "?", holder.used)
 
 
-def _tenant(seen: Seen, under_way: UnderWay, history: History, presence: TenantPresence) -> TenantSituation:
+def _tenant(seen: Seen, releasing: frozenset[str], history: History, presence: TenantPresence) -> TenantSituation:
     definition = seen.definitions[presence.id]
     activity = seen.activities.get(presence.id, UNOBSERVED)
     past = history.of(presence.id)
@@ -108,7 +100,7 @@ def _tenant(seen: Seen, under_way: UnderWay, history: History, presence: TenantP
         cooldown_until=past.cooldown_until,
         cooldown_reason=past.cooldown_reason,
         releases_left=definition.release_budget - past.releases_within_hour(seen.now),
-        releasing=presence.id in under_way.releasing,
+        releasing=presence.id in releasing,
     )
 
 

@@ -137,7 +137,7 @@ class Execution:
             try:
                 result, left = await self._ask(step, self._missing(situation)[0], started)
             except GpuUnavailable as error:
-                result = self._result(step, "failed", 0, started, f"could not be measured: {error}")
+                result = self._result(step, "failed", 0, started, f"not asked: it could not be measured: {error}")
         self._ledger.finished(self.plan, result, left)
         return result
 
@@ -175,7 +175,11 @@ class Execution:
         reply = await self._world.request(step.tenant)
         if reply.outcome == "refused":
             return self._result(step, "refused", 0, started, reply.detail), {}
-        return await self._settle(_Attempt(step, before, missing, started), reply)
+        attempt = _Attempt(step, before, missing, started)
+        try:
+            return await self._settle(attempt, reply)
+        except GpuUnavailable as error:
+            return self._close(attempt, "failed", 0, {}, f"it was asked, but could not be measured: {error}")
 
     async def _settle(self, attempt: _Attempt, reply: ReleaseReply) -> tuple[StepResult, dict[str, int]]:
         """Measure until the memory is back, there is enough, the engine defers, or the settle window is over."""

@@ -84,8 +84,6 @@ class History:
         if result.outcome == "freed":
             past.floors[gpu] = left
             past.last_release = _Released(gpu, now, result.freed, left)
-        elif result.outcome in ("refused", "failed"):
-            past.last_release = None
 
     def was_reloaded(self, tenant: str, now: int) -> bool:
         """Whether a client had it reload at once after a release, not long ago."""

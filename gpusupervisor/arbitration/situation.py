@@ -101,8 +101,6 @@ class Situation:
     reserve: int = 0
     """Bytes kept free for the desktop on every GPU."""
     reservations: tuple[Reservation, ...] = ()
-    busy_gpus: frozenset[str] = frozenset()
-    """GPUs on which a plan is being executed."""
 
     @cached_property
     def tenants_on(self) -> Mapping[str, tuple[TenantSituation, ...]]:

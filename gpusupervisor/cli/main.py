@@ -80,6 +80,7 @@ async def lint(client: Client, options: argparse.Namespace) -> None:
 
 async def monitor(client: Client, _: argparse.Namespace) -> None:
     """Signals as they come, until Ctrl-C."""
+    await client.properties(ROOT, f"{BUS_NAME}.Manager")  # or nothing would ever come, and nobody would say why
     async with client.signals() as signals:
         async for message in signals:
             body: Any = plain(message.body)

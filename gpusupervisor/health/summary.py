@@ -26,6 +26,8 @@ def status_line(
         parts = _driver(sample)
     if not automatic:
         parts.append("observe-only")
+    if sample.driver.state == "starting":
+        return " - ".join(parts)  # nothing has been checked
     state = overall(checks)
     parts.append(summary(checks) if state == "ok" else f"{state}: {summary(checks)}")
     return " - ".join(parts)

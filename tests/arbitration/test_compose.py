@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gpusupervisor.arbitration.compose import Seen, UnderWay, compose, measurement
+from gpusupervisor.arbitration.compose import Seen, compose, measurement
 from gpusupervisor.arbitration.history import History
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Situation, TenantSituation
@@ -16,12 +16,12 @@ OTHER = "GPU-2"
 
 def composed(
     what: Seen,
-    under_way: UnderWay | None = None,
+    releasing: frozenset[str] = frozenset(),
     history: History | None = None,
     reservations: ReservationBook | None = None,
 ) -> Situation:
     book = reservations or ReservationBook(45 * SECOND)
-    return compose(what, under_way or UnderWay(), history or History(), book, 600 << 20)
+    return compose(what, releasing, history or History(), book, 600 << 20)
 
 
 def only(activity: Any, *processes: Any, **definition_values: Any) -> TenantSituation:
@@ -101,7 +101,7 @@ def test_a_process_that_outlived_its_server_marks_its_gpu() -> None:
 
 def test_what_is_being_released_is_marked() -> None:
     what = seen(tenants={"app": doing("idle"), "other": doing("idle")})
-    situation = composed(what, UnderWay(releasing=frozenset({"app"})))
+    situation = composed(what, frozenset({"app"}))
     assert situation.tenants["app"].releasing
     assert not situation.tenants["other"].releasing
 

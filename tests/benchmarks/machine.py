@@ -58,6 +58,7 @@ class Machine:
         self.busy: set[str] = set()
         self.dropped_at = 0.0
         """time.perf_counter() of the last release request."""
+        self.dropped = asyncio.Event()
         self.events: list[tuple[float, Event]] = []
         self.supervisor: Supervisor
         self._directory = directory
@@ -92,6 +93,13 @@ class Machine:
         for process in self._processes:
             process.kill()
             process.wait()
+
+    async def heard(self, kind: type) -> float:
+        """Wait until such an event was announced; returns when, as time.perf_counter()."""
+        async with asyncio.timeout(10):
+            while not (found := [at for at, event in self.events if isinstance(event, kind)]):
+                await asyncio.sleep(0.001)
+        return found[0]
 
     def give_back(self) -> None:
         """t1 gives its memory back."""
@@ -142,6 +150,7 @@ class Machine:
                 name = path.split("/")[1]
                 if verb == "POST":
                     self.dropped_at = time.perf_counter()
+                    self.dropped.set()
                 body = json.dumps({"busy": name in self.busy}).encode()
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
         except (asyncio.IncompleteReadError, ConnectionError):

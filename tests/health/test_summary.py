@@ -84,7 +84,7 @@ def test_a_driver_without_a_gpu_is_said_once() -> None:
 
 
 def test_a_driver_that_was_not_asked_yet_or_sleeps_is_said() -> None:
-    assert of_driver(driver_status.STARTING) == "starting: the driver has not answered yet - healthy"
+    assert of_driver(driver_status.STARTING) == "starting: the driver has not answered yet"
     assert of_driver(driver_status.ASLEEP) == "every GPU sleeps - healthy"
 
 
