@@ -10,6 +10,7 @@ from gpusupervisor.quantities import format_bytes, format_duration
 
 Properties = Mapping[str, Any]
 BAR = 40
+COLUMNS = ("TENANT", "OUTCOME", "FREED", "TIME", "")
 UNKNOWN = 2**64 - 1
 
 
@@ -121,8 +122,9 @@ def result(ended: Properties) -> str:
         (s["tenant"], s["outcome"], size(s["freed"]), format_duration(s["duration"]), s["detail"])
         for s in ended["steps"]
     ]
-    head = f"{ended['outcome']}: {size(ended['freed'])} came back"
-    return f"{head}\n\n{table(rows, ('TENANT', 'OUTCOME', 'FREED', 'TIME', ''))}" if rows else head
+    if not rows:
+        return f"{ended['outcome']}: {safe(ended['detail'])}"
+    return f"{ended['outcome']}: {size(ended['freed'])} came back\n\n{table(rows, COLUMNS)}"
 
 
 def event(member: str, body: Sequence[Any]) -> str:
