@@ -28,7 +28,8 @@ dbuspolicydir := $(if $(filter /usr,$(PREFIX)),/usr/share,/etc)/dbus-1/system.d
 polkitactionsdir := /usr/share/polkit-1/actions
 
 commands := gpusupervisorctl
-units := gpusupervisor.service
+units := gpusupervisor.service gpusupervisor-helper.service
+names := org.gpusupervisor1 org.gpusupervisor1.Helper
 interfaces := $(notdir $(wildcard dbus/*.xml))
 # Every installed file outside the program's own folder: uninstall removes exactly these.
 installed_files := \
@@ -36,8 +37,8 @@ installed_files := \
 	$(units:%=$(unitdir)/%) \
 	$(sysusersdir)/gpusupervisor.conf \
 	$(tmpfilesdir)/gpusupervisor.conf \
-	$(dbuspolicydir)/org.gpusupervisor1.conf \
-	$(dbusservicesdir)/org.gpusupervisor1.service \
+	$(names:%=$(dbuspolicydir)/%.conf) \
+	$(names:%=$(dbusservicesdir)/%.service) \
 	$(interfaces:%=$(dbusinterfacesdir)/%) \
 	$(polkitactionsdir)/org.gpusupervisor1.policy
 
@@ -51,8 +52,9 @@ help: ## list the targets
 
 .PHONY: check
 check: ## set up what is missing, then lint and all tests
-	@$(MAKE) lint
-	@$(MAKE) test
+	@.ci/packages
+	$(MAKE) lint
+	$(MAKE) test
 
 .PHONY: lint
 lint: .venv/.stamp ## ruff and mypy --strict
@@ -71,7 +73,8 @@ bench: .venv/.stamp ## the project's figures, as a table
 
 .PHONY: demo
 demo: .venv/.stamp ## the story on a simulated card, no GPU needed (ONCE=1 ends after it)
-	@exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
+	@.ci/packages dbus
+	exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
 
 .PHONY: clean
 clean: ## remove what the other targets made here
@@ -87,7 +90,7 @@ packages: ## Debian packages that make check needs (installs them when root)
 pip_flags := --quiet --disable-pip-version-check --use-pep517
 
 .venv/.stamp: pyproject.toml .ci/packages
-	@.ci/packages
+	@.ci/packages python3-venv
 	[ -x .venv/bin/pip ] || $(PYTHON) -m venv --clear .venv
 	echo "Installing Python packages in .venv"
 	.venv/bin/pip install $(pip_flags) --editable . $$(.ci/packages --python)
@@ -95,7 +98,8 @@ pip_flags := --quiet --disable-pip-version-check --use-pep517
 
 # The program and all it depends on, as wheels: install needs no network once they are here.
 build/wheels/.stamp: $(sources)
-	@[ -x build/venv/bin/pip ] || $(PYTHON) -m venv --clear build/venv
+	@.ci/packages python3-venv
+	[ -x build/venv/bin/pip ] || $(PYTHON) -m venv --clear build/venv
 	rm -rf build/wheels
 	echo "Building wheels in build/wheels"
 	build/venv/bin/python -m pip wheel $(pip_flags) --wheel-dir build/wheels .
@@ -115,7 +119,8 @@ live := [ -z '$(DESTDIR)' ] && [ -d /run/systemd/system ]
 
 .PHONY: install
 install: build/wheels/.stamp ## the service, with units, bus policy and polkit actions
-	@$(PYTHON) -m venv --without-pip --clear $(dest)
+	@umask 022
+	$(PYTHON) -m venv --without-pip --clear $(dest)
 	build/venv/bin/python -m pip --python $(dest)/bin/python install $(pip_flags) \
 		--no-index --find-links build/wheels --no-compile --no-warn-script-location gpusupervisor
 	# Only our programs stay, and nothing names the folder it was staged in.
@@ -129,14 +134,15 @@ install: build/wheels/.stamp ## the service, with units, bus policy and polkit a
 	$(foreach c,$(commands),ln -sfn $(appdir)/bin/$(c) $(DESTDIR)$(bindir)/$(c);)
 	$(foreach u,$(units),$(substitute) systemd/$(u).in >$(DESTDIR)$(unitdir)/$(u);)
 	$(put) systemd/gpusupervisor.sysusers $(DESTDIR)$(sysusersdir)/gpusupervisor.conf
+	# Before the bus, which looks at once, meets the user's name in the policy.
+	if $(live); then systemd-sysusers $(sysusersdir)/gpusupervisor.conf; fi
 	$(put) systemd/gpusupervisor.tmpfiles $(DESTDIR)$(tmpfilesdir)/gpusupervisor.conf
-	$(put) dbus/org.gpusupervisor1.conf $(DESTDIR)$(dbuspolicydir)/org.gpusupervisor1.conf
-	$(put) dbus/org.gpusupervisor1.service $(DESTDIR)$(dbusservicesdir)/org.gpusupervisor1.service
+	$(put) -t $(DESTDIR)$(dbuspolicydir) $(names:%=dbus/%.conf)
+	$(put) -t $(DESTDIR)$(dbusservicesdir) $(names:%=dbus/%.service)
 	$(put) -t $(DESTDIR)$(dbusinterfacesdir) $(interfaces:%=dbus/%)
 	$(put) polkit/org.gpusupervisor1.policy $(DESTDIR)$(polkitactionsdir)/org.gpusupervisor1.policy
 	$(put) -t $(DESTDIR)$(docdir) README.md LICENSE polkit/49-gpusupervisor-headless.rules.example
 	if $(live); then
-		systemd-sysusers $(sysusersdir)/gpusupervisor.conf
 		systemd-tmpfiles --create $(tmpfilesdir)/gpusupervisor.conf
 		systemctl daemon-reload
 		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
@@ -152,6 +158,9 @@ uninstall: ## remove what install put (configuration, state and the user stay)
 		systemctl --quiet disable gpusupervisor.service
 	fi
 	if $(live) && systemctl --quiet is-active gpusupervisor.service; then systemctl stop gpusupervisor.service; fi
+	if $(live) && systemctl --quiet is-active gpusupervisor-helper.service; then
+		systemctl stop gpusupervisor-helper.service
+	fi
 	rm -f $(installed_files:%='$(DESTDIR)%')
 	rm -rf '$(dest)' '$(DESTDIR)$(docdir)'
 	rmdir --ignore-fail-on-non-empty $(dir $(dest)) 2>/dev/null || true
@@ -161,5 +170,5 @@ uninstall: ## remove what install put (configuration, state and the user stay)
 		for folder in /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do
 			rmdir --ignore-fail-on-non-empty $$folder 2>/dev/null || true
 		done
-		echo "Removed. What you wrote in /etc/gpusupervisor stays, and so do /var/lib/gpusupervisor and the user."
+		echo "Removed. What you wrote in /etc/gpusupervisor stays, and so do /var/lib/gpusupervisor, /var/lib/gpusupervisor-helper and the user."
 	fi

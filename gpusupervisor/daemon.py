@@ -14,7 +14,8 @@ from gpusupervisor import __version__
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.bus.authority import PolkitAuthority
-from gpusupervisor.bus.service import AuthorityFactory, BusService, BusUnavailable
+from gpusupervisor.bus.presence import BusUnavailable
+from gpusupervisor.bus.service import AuthorityFactory, BusService
 from gpusupervisor.clock import MICROSECONDS, SystemClock
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import InvalidConfiguration
@@ -25,6 +26,7 @@ from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.log import set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.privileged_client import PrivilegedClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
@@ -76,7 +78,8 @@ class Daemon:
         for problem in configuration.problems:
             _LOG.error("configuration: %s", problem)
         monitor = GpuMonitor(NvmlReader(self._clock), thread, self._clock, sysfs_root=self._surroundings.sysfs_root)
-        observatory = Observatory(monitor, ProcessReader(), http, configuration.catalog, self._clock)
+        hidden = PrivilegedClient(self._clock)
+        observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
         switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -94,6 +97,7 @@ class Daemon:
                     tasks.create_task(self._tick_for_ever(self._bus, supervisor, thread)),
                     tasks.create_task(self._notice_loss_of(self._bus)),
                     tasks.create_task(self._reload_when_asked(supervisor)),
+                    tasks.create_task(hidden.look_up_for_ever(self._bus.connection, observatory.host_variables)),
                 ]
                 code = await self._end
                 self._notifier.stopping()

@@ -67,6 +67,12 @@ class GpuUnavailable(SupervisorError):  # noqa: N818
     code = "GpuUnavailable"
 
 
+class NotSupported(SupervisorError):  # noqa: N818
+    """The hardware or the driver cannot do that; the text says why."""
+
+    code = "NotSupported"
+
+
 class InvalidArgument(SupervisorError):  # noqa: N818
     """An argument has no meaning here."""
 

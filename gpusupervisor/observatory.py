@@ -16,6 +16,7 @@ from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.tracker import ActivityTracker
@@ -51,6 +52,15 @@ class Observatory:
             if definition.activity
             for probe in definition.activity.probes
         )
+
+    def host_variables(self) -> frozenset[str]:
+        """Environment variables by which tenants say where they listen."""
+        endpoints = (definition.endpoint for definition in self.catalog.definitions.values())
+        return frozenset(endpoint.host_variable for endpoint in endpoints if endpoint and endpoint.host_variable)
+
+    def sight(self) -> Sight:
+        """How well is seen what /proc hides of other users' processes."""
+        return self._processes.sight()
 
     def before_looking(self) -> Seen:
         """The tenants that are described, with nothing known of them."""

@@ -24,7 +24,7 @@ from gpusupervisor.errors import (
     SupervisorError,
     WontFit,
 )
-from gpusupervisor.health.checks import check_configuration, check_driver, check_gpus, check_tenants
+from gpusupervisor.health.checks import check_configuration, check_driver, check_gpus, check_helper, check_tenants
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.settings import Settings
@@ -196,6 +196,7 @@ class Supervisor:
             *check_gpus(seen.sample),
             *check_configuration(self._configuration.problems, self._refused),
             *check_tenants(situation, seen.activities, reloaded),
+            check_helper(self._observatory.sight(), seen.census),
         )
         automatic = self._automatic.on
         return State(

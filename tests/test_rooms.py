@@ -22,11 +22,16 @@ STOREYS = (
     {"arbitration"},
     {"engines"},
     {"models"},
-    {"helper"},
     {"state", "health"},
-    {"bus", "observatory", "world", "supervisor", "daemon"},
+    {"bus", "privileged_client", "observatory", "world", "supervisor", "daemon"},
+    {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
+PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "log", "notify", "gpu", "processes",
+              "helper"}  # fmt: skip
+"""What the privileged process is made of, beside the bus machinery and what tenant files name."""
+PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
+                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.schema"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
@@ -92,6 +97,14 @@ def test_no_shipped_room_knows_of_the_simulation() -> None:
     for path, room in modules():
         if room not in APART:
             assert not rooms_imported(path) & APART, path
+
+
+def test_the_privileged_process_is_made_of_little() -> None:
+    for path, room in modules():
+        if room == "helper":
+            ours = (name.split(".")[1:] for name in imports(path) if name.startswith(f"{NAME}."))
+            foreign = {".".join(parts[:2]) for parts in ours if parts[0] not in {*PRIVILEGED, "__version__"}}
+            assert foreign <= PRIVILEGED_MODULES, path
 
 
 @pytest.mark.parametrize("room", DOMAIN)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 from dbus_fast import DBusError, ErrorType, Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.bus.connection import DRIVER_NAME, driver_call, send
+from gpusupervisor.bus.connection import DRIVER_NAME, driver_call, send, user_of
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.bus.wire import text
 
@@ -62,13 +62,10 @@ class PolkitAuthority:
 
     async def _is_root(self, name: str) -> bool:
         """Is the caller the superuser? Raises AccessDenied when the bus cannot tell who calls."""
-        try:
-            answer = await asyncio.wait_for(self._bus.call(driver_call("GetConnectionUnixUser", name)), PATIENCE)
-        except (OSError, EOFError):
-            answer = None
-        if answer is None or answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "u":
+        uid = await user_of(self._bus, name, PATIENCE)
+        if uid is None:
             raise DBusError(ErrorType.ACCESS_DENIED, "The bus cannot tell who is calling, so nothing was done")
-        return bool(answer.body[0] == 0)
+        return uid == 0
 
     async def _check(self, call: Call, action: str, details: Mapping[str, str]) -> Message:
         """polkit's answer; cancels the question when the caller goes away or nobody answers in time."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dbus_fast import Message, MessageFlag
+from dbus_fast import Message, MessageFlag, MessageType
 from dbus_fast.aio import MessageBus
 
 DRIVER_NAME = "org.freedesktop.DBus"
@@ -37,3 +37,14 @@ def driver_call(member: str, *arguments: str, reply: bool = True) -> Message:
         body=list(arguments),
         flags=MessageFlag.NONE if reply else MessageFlag.NO_REPLY_EXPECTED,
     )
+
+
+async def user_of(bus: MessageBus, name: str, patience: float) -> int | None:
+    """The uid of whoever has a bus name; None when the bus cannot tell, or not within `patience` seconds."""
+    try:
+        answer = await asyncio.wait_for(bus.call(driver_call("GetConnectionUnixUser", name)), patience)
+    except (OSError, EOFError):  # TimeoutError is an OSError
+        return None
+    if answer is None or answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "u":
+        return None
+    return int(answer.body[0])

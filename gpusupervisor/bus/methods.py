@@ -13,7 +13,8 @@ from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.interfaces import ENGINE, TENANT
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.plans import plan_details, result_details
-from gpusupervisor.bus.views import Realtime, Values, engine_view, tenant_view
+from gpusupervisor.bus.published import Values
+from gpusupervisor.bus.views import Realtime, engine_view, tenant_view
 from gpusupervisor.bus.wire import document, text, variant
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine, NoSuchTenant

@@ -8,6 +8,8 @@ TENANTS_PATH = f"{ROOT}/tenants"
 ENGINES_PATH = f"{ROOT}/engines"
 GPUS_PATH = f"{ROOT}/gpus"
 HEALTH_PATH = f"{ROOT}/health"
+HELPER_NAME = f"{BUS_NAME}.Helper"
+HELPER_PATH = f"{ROOT}/Helper"
 ERROR_PREFIX = f"{BUS_NAME}.Error."
 
 ACTION_MAKE_ROOM = f"{BUS_NAME}.make-room"

@@ -16,9 +16,8 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus import interfaces
 from gpusupervisor.bus.connection import DRIVER_NAME, DRIVER_PATH, send
 from gpusupervisor.bus.declare import Interface
-from gpusupervisor.bus.published import PublishedProperties
+from gpusupervisor.bus.published import PublishedProperties, Values
 from gpusupervisor.bus.replies import error_reply, stopping_reply
-from gpusupervisor.bus.views import Values
 
 SIGNAL_INTERVAL = 1.0
 """Seconds between two PropertiesChanged of one object at least."""
@@ -41,6 +40,14 @@ Handler = Callable[..., Awaitable[list[object]]]
 Handlers = Mapping[str, Handler]
 
 
+Admit = Callable[[Call], Awaitable[None]]
+"""Returns when the caller may call at all; raises what it is answered instead."""
+
+
+async def everybody(_call: Call) -> None:
+    """Who may call is decided method by method."""
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """An interface on an object: its methods, and its properties when it has any."""
@@ -53,9 +60,11 @@ class Binding:
 class ObjectServer:
     """Exports objects on one connection, below one root that has the ObjectManager."""
 
-    def __init__(self, bus: MessageBus, root: str) -> None:
+    def __init__(self, bus: MessageBus, root: str, admit: Admit = everybody) -> None:
+        """admit: asked first at every call, those of the standard interfaces included."""
         self._bus = bus
         self._root = root
+        self._admit = admit
         self._objects: dict[str, dict[str, Binding]] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -136,6 +145,11 @@ class ObjectServer:
         signature = interface.signal(member).signature
         send(self._bus, Message.new_signal(path, interface.name, member, signature, list(body)))
 
+    async def served(self) -> None:
+        """Wait until every call that has arrived is answered."""
+        while self._calls:
+            await asyncio.wait(self._calls)
+
     async def close(self) -> None:
         """End the calls that are being served, each with an error, and send nothing any more."""
         self._bus.remove_message_handler(self._take)
@@ -157,9 +171,10 @@ class ObjectServer:
         return True
 
     async def _serve(self, message: Message) -> None:
-        handler, signature = self._find(message)
         interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)
         call = Call(message.sender or "", message.path or "/", interactive)
+        await self._admit(call)
+        handler, signature = self._find(message)
         body = await handler(call, *message.body)
         self._reply(message, Message.new_method_return(message, signature, body))
 

@@ -9,6 +9,9 @@ from gpusupervisor.bus.declare import Interface, Property
 from gpusupervisor.bus.wire import variant
 from gpusupervisor.clock import UNKNOWN
 
+Values = dict[str, object]
+"""What an interface's properties are, by name."""
+
 _GAUGES = frozenset({"used", "size"})
 """Of the dictionaries within a list: the entries that are bytes."""
 

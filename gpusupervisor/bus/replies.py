@@ -20,10 +20,12 @@ def error_reply(call: Message, problem: BaseException) -> Message:
             return Message.new_error(call, problem.type, text(problem.text, ERROR_LIMIT))
         case _:
             _LOG.error("%s.%s failed, a defect of gpusupervisor", call.interface, call.member, exc_info=problem)
-            message = f"{call.member} failed inside gpusupervisor; its journal says why (journalctl -u gpusupervisor)"
+            message = (
+                f"{call.member} failed inside gpusupervisor; its journal says why (journalctl -u 'gpusupervisor*')"
+            )
             return Message.new_error(call, ErrorType.FAILED, message)
 
 
 def stopping_reply(call: Message) -> Message:
     """The error message that answers a call which was cancelled."""
-    return Message.new_error(call, ErrorType.FAILED, f"{call.member} was cancelled: the supervisor is stopping")
+    return Message.new_error(call, ErrorType.FAILED, f"{call.member} was cancelled: the service is stopping")

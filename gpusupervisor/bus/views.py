@@ -6,6 +6,7 @@ from dbus_fast import Variant
 
 from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
+from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.wire import details
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.summary import overall, summary
@@ -13,7 +14,6 @@ from gpusupervisor.state import Check, State
 from gpusupervisor.tenants.activity.verdict import UNOBSERVED
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder
 
-Values = dict[str, object]
 Details = dict[str, Variant]
 Realtime = Callable[[int | None], int]
 """Wall-clock microseconds of an instant of the domain clock; all ones for None and for "never"."""

@@ -80,7 +80,7 @@ class DriverError(Exception):
         return self.code in _GPU_GONE
 
 
-class ValueRefused(DriverError):
+class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
     """INVALID_ARGUMENT although the handle is good: it is the value that this driver does not take for this GPU."""
 
     def __init__(self, function: str) -> None:

@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 
 from gpusupervisor.arbitration.situation import Situation
+from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.activity.verdict import Activity
+from gpusupervisor.tenants.census import Census
 
+NAMED = 4
+"""Processes that a check names."""
 LISTED = 50
 """Problems of the configuration that have a check of their own."""
 
@@ -94,3 +99,46 @@ def check_tenants(
                 )
             )
     return tuple(checks)
+
+
+def check_helper(sight: Sight, census: Census) -> Check:
+    """What /proc hides of the processes that hold VRAM is told by the helper."""
+    holders = {h.pid: h for tenant in census.tenants.values() for h in tenant.holders}
+    holders |= {h.pid: h for account in census.gpus.values() for h in account.unmanaged}
+    unseen = [
+        f"{harmless(holder.identity.name, 32)} (PID {pid})"
+        for pid, holder in sorted(holders.items())
+        if holder.identity and holder.identity.hidden & {"executable", "working_directory"}
+    ]
+    if sight.state == "ok":
+        return Check("helper", "ok", "the helper tells what /proc hides of other users' processes")
+    if sight.state == "unasked" or not unseen:
+        return Check("helper", "skipped", "nothing is hidden from the supervisor, so the helper is not asked")
+    named = ", ".join(unseen[:NAMED]) + (" and others" if len(unseen) > NAMED else "")
+    why, remedy = _HELPER_TROUBLE[sight.state]
+    detail = f" ({sight.detail})" if sight.detail else ""
+    return Check(
+        "helper",
+        "degraded",
+        f"{why}{detail}, so what {named} runs, in which folder and on which ports, could not be seen",
+        "a program that was started by hand may stay unmanaged, and an engine on an unusual port is not reached",
+        remedy,
+    )
+
+
+_HELPER_TROUBLE: Mapping[str, tuple[str, str]] = {
+    "missing": (
+        "the helper is not there",
+        "install it (make install does) and see systemctl status gpusupervisor-helper",
+    ),
+    "refused": (
+        "the helper does not let the supervisor call it",
+        "run the service as its unit does, as the user gpusupervisor, with the installed bus policy "
+        "org.gpusupervisor1.Helper.conf; systemctl reload dbus reads it anew",
+    ),
+    "failing": (
+        "the helper fails",
+        "see journalctl -u gpusupervisor-helper",
+    ),
+}
+"""By the state of the sight: what is wrong, and what to do."""

@@ -28,9 +28,7 @@ HOST_NETWORK = "1"
 
 _LISTENING = b"0A"
 _SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
-_REACHABLE = re.compile(
-    rb"(?:00000000|[0-9A-F]{6}7F|0{32}|0{16}FFFF0000[0-9A-F]{6}7F|0{16}FFFF00000{8}):([0-9A-F]{4})"
-)
+_REACHABLE = re.compile(rb"(?:00000000|[0-9A-F]{6}7F|0{32}|0{16}FFFF0000[0-9A-F]{6}7F|0{16}FFFF00000{8}):([0-9A-F]{4})")
 """Local addresses that 127.0.0.1 leads to, in the kernel's notation: any, 127.0.0.0/8, and both within IPv6."""
 
 

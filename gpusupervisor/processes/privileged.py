@@ -26,8 +26,6 @@ class Sight:
     """missing: nobody is there to be asked. refused: it does not answer us."""
     detail: str = ""
     """What it answered, for `refused` and `failing`."""
-    unseen: tuple[int, ...] = ()
-    """PIDs of processes of which nobody could tell."""
 
 
 class PrivilegedReader(Protocol):

@@ -17,7 +17,7 @@ from gpusupervisor.configuration.document import (
     parse_document,
     read_document,
 )
-from gpusupervisor.configuration.layers import Contribution, Finding, Stacked, Tree, stack
+from gpusupervisor.configuration.layers import Contribution, Finding, Stacked, Tree, source, stack
 from gpusupervisor.configuration.toml_text import toml_text
 from gpusupervisor.errors import NoSuchTenant
 from gpusupervisor.foreign_text import harmless
@@ -98,7 +98,7 @@ def load_catalog(layers: Sequence[Path] = DEFAULT_LAYERS) -> Catalog:
         stacked = _stack(stem, trees.get(base_id, {}) if label else {}, base, stacked_files)
         problems += stacked.problems
         if stacked.value is not None:
-            (instances if label else definitions)[stem] = stacked.value
+            (instances if label else definitions)[stem] = _with_chosen_url(stacked.value, stacked.tree)
             trees[stem] = stacked.tree
     return Catalog(definitions, instances, tuple(problems), trees)
 
@@ -172,6 +172,19 @@ def _check_instance(
     title = definition.title if definition.title != base.title else _as_instance(base, tenant_id).title
     endpoint = definition.endpoint if own_url else _as_instance(base, tenant_id).endpoint
     return replace(definition, title=title, endpoint=endpoint), findings
+
+
+def _with_chosen_url(definition: TenantDefinition, tree: Tree) -> TenantDefinition:
+    """A URL that somebody has written stands, whatever a shipped file says of where else processes may listen."""
+    if definition.endpoint is None or _is_shipped(tree, "url"):
+        return replace(definition, endpoint_is_usual=definition.endpoint is not None)
+    if _is_shipped(tree, "host-variable"):
+        return replace(definition, endpoint=replace(definition.endpoint, host_variable=""))
+    return definition
+
+
+def _is_shipped(tree: Tree, key: str) -> bool:
+    return Path(source(tree, ("endpoint", key))).parent == SHIPPED
 
 
 def _as_instance(base: TenantDefinition, tenant_id: str) -> TenantDefinition:

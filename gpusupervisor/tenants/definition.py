@@ -154,6 +154,9 @@ class TenantDefinition:
     per_instance: bool = False
     """Each unit, container or port that matches is a tenant of its own."""
     endpoint: Endpoint | None = None
+    endpoint_is_usual: bool = False
+    """The endpoint's URL is the shipped one, which nobody has chosen for this machine: a process that listens
+    elsewhere is asked there."""
     activity: ActivitySpec | None = None
     """None: activity is always unknown, so never released."""
     release: tuple[ReleaseMethod, ...] = ()

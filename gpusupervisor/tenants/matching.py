@@ -158,7 +158,9 @@ def _server_port(
     is_worker = is_worker or _longest(definition.match.runners, _joined(identity)) >= 0
     named = None if below_server else port_on_command_line(definition.endpoint, identity.command_line)
     inherited = named or port_in_environment(definition.endpoint, identity.environment)
-    return inherited or (None if is_worker else port_it_listens_on(definition.endpoint, identity.listening_ports))
+    if inherited or is_worker or not definition.endpoint_is_usual:
+        return inherited
+    return port_it_listens_on(definition.endpoint, identity.listening_ports)
 
 
 def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:

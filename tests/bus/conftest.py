@@ -48,10 +48,17 @@ class Result:
         return json.loads(self.output)["data"]
 
 
+def need(program: str) -> None:
+    """Skip the test where a program is not installed."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+
+
 class PrivateBus:
     """A dbus-daemon in a folder that every user may enter."""
 
     def __init__(self, configuration: str) -> None:
+        need("dbus-daemon")
         self._folder = Path(tempfile.mkdtemp(prefix="gpusupervisor-bus-"))
         self._folder.chmod(0o755)
         socket = self._folder / "socket"
@@ -77,6 +84,7 @@ class PrivateBus:
         return Result(process.returncode or 0, output.decode(), errors.decode())
 
     async def spawn(self, *command: str, uid: int | None = None) -> asyncio.subprocess.Process:
+        need(command[0])
         other = {"user": uid, "group": uid, "extra_groups": []} if uid is not None and os.geteuid() == 0 else {}
         environment = {
             "PATH": os.environ["PATH"],

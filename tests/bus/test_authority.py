@@ -12,7 +12,7 @@ from gpusupervisor.bus import authority as authority_module
 from gpusupervisor.bus import names
 from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.objects import Call
-from tests.bus.conftest import NOBODY, PrivateBus, Result, Starter
+from tests.bus.conftest import NOBODY, PrivateBus, Result, Starter, need
 from tests.bus.fakes import FakeController, FakePolkit, Mood
 
 PolkitStarter = Callable[[Mood], Awaitable[FakePolkit]]
@@ -21,6 +21,7 @@ PolkitStarter = Callable[[Mood], Awaitable[FakePolkit]]
 @pytest.fixture
 async def polkit(shared_bus: PrivateBus, start: Starter) -> AsyncIterator[PolkitStarter]:
     """Starts a fake polkit and the service that asks it."""
+    need("gdbus")
     fakes: list[FakePolkit] = []
 
     async def start_polkit(mood: Mood) -> FakePolkit:

@@ -9,7 +9,11 @@ from gpusupervisor.bus import names
 from tests.bus.builders import CARD, make_state
 from tests.bus.conftest import Client, PrivateBus, Starter
 
-FILES = sorted((Path(__file__).parents[2] / "dbus").glob("org.gpusupervisor1.*.xml"))
+FILES = sorted(
+    path
+    for path in (Path(__file__).parents[2] / "dbus").glob("org.gpusupervisor1.*.xml")
+    if path.stem != names.HELPER_NAME  # see tests/helper
+)
 OBJECTS = {
     "Manager": names.ROOT,
     "Tenants": names.TENANTS_PATH,

@@ -10,7 +10,8 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.bus import names
 from gpusupervisor.bus import objects as objects_module
-from gpusupervisor.bus.service import BusService, BusUnavailable
+from gpusupervisor.bus.presence import BusUnavailable
+from gpusupervisor.bus.service import BusService
 from tests.bus.builders import CARD, EPOCH, GIB, MIB, FakeClock, make_plan, make_result, make_state
 from tests.bus.conftest import PERMISSIVE, Client, PrivateBus, Starter
 from tests.bus.fakes import FakeController, FixedAuthority
@@ -153,7 +154,7 @@ async def test_a_killed_bus_is_noticed_and_publishing_goes_on_harmlessly(
 async def test_a_lost_name_is_noticed(start: Starter, shared_bus: PrivateBus) -> None:
     service = await start()
     waiting = asyncio.create_task(service.wait_lost())
-    await service._bus.release_name(names.BUS_NAME)
+    await service.connection.release_name(names.BUS_NAME)
     async with asyncio.timeout(5):
         assert names.BUS_NAME in await waiting
 

@@ -5,9 +5,9 @@ import pytest
 from gpusupervisor.arbitration.situation import Assessment, Reservation
 from gpusupervisor.bus import interfaces
 from gpusupervisor.bus.declare import Interface
+from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
 from gpusupervisor.bus.views import (
-    Values,
     dead_band,
     engine_view,
     gpu_view,

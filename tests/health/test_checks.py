@@ -14,9 +14,19 @@ from gpusupervisor.gpu.errors import (
     DriverError,
 )
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
-from gpusupervisor.health.checks import LISTED, check_configuration, check_driver, check_gpus, check_tenants
+from gpusupervisor.health.checks import (
+    LISTED,
+    check_configuration,
+    check_driver,
+    check_gpus,
+    check_helper,
+    check_tenants,
+)
+from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
+from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.activity.verdict import Activity
+from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
 from tests.arbitration.seen import card, doing
 
@@ -154,3 +164,42 @@ def test_a_tenant_that_a_client_reloads_at_once_is_degraded() -> None:
     assert check.state == "degraded"
     assert "reload" in check.summary
     assert says_everything(check)
+
+
+HIDDEN = frozenset({"executable", "working_directory", "listening_ports"})
+
+
+def hiding(*hidden: frozenset[str], tenant: bool = False) -> Census:
+    """A census of processes of which so much is hidden."""
+    holders = tuple(
+        Holder(CARD, pid, 1, ProcessIdentity(ProcessKey(pid, 1), 1, 1000, "python3", hidden=what))
+        for pid, what in enumerate(hidden, 10)
+    )
+    presence = {"app": TenantPresence("app", "app", "", holders)} if tenant else {}
+    return Census(presence, {CARD: GpuAccount(CARD, {}, () if tenant else holders, 0)})
+
+
+@pytest.mark.parametrize(
+    ("state", "word"), [("missing", "make install"), ("refused", "bus policy"), ("failing", "journalctl")]
+)
+@pytest.mark.parametrize("tenant", [True, False])
+def test_without_the_helper_the_check_says_of_whom_it_could_not_see_what(state: str, word: str, tenant: bool) -> None:
+    check = check_helper(Sight(state, "why"), hiding(HIDDEN, tenant=tenant))  # type: ignore[arg-type]
+    assert check.state == "degraded"
+    assert "python3 (PID 10)" in check.summary
+    assert "why" in check.summary
+    assert word in check.remedy
+    assert says_everything(check)
+
+
+def test_very_many_processes_are_not_all_named() -> None:
+    check = check_helper(Sight("missing"), hiding(*[HIDDEN] * 9))
+    assert check.summary.count("PID") == 4
+    assert "and others" in check.summary
+
+
+def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> None:
+    only_ports = hiding(frozenset({"listening_ports"}))
+    assert check_helper(Sight("missing"), only_ports).state == "skipped"
+    assert check_helper(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
+    assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"

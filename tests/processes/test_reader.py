@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.processes.identity import ProcessKey
-from gpusupervisor.processes.privileged import PrivilegedFacts
+from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
 from gpusupervisor.processes.procfs import Procfs, parse_stat
 from gpusupervisor.processes.reader import ProcessReader
 
@@ -171,23 +171,49 @@ def test_hidden_fields_are_named_and_the_privileged_reader_fills_them(
     assert ProcessReader(proc.root).identify([7])[7].hidden == {"executable", "working_directory", "listening_ports"}
 
     class Helper:
-        """Knows at the second look."""
+        """Knows at the second look, and of the port at the fourth."""
 
         asked = 0
 
         def facts(self, key: ProcessKey) -> PrivilegedFacts | None:
             assert key == ProcessKey(7, 1000)
             self.asked += 1
-            return PrivilegedFacts("/opt/app", "/home", (8188,)) if self.asked > 1 else None
+            ports = (8188,) if self.asked > 3 else ()
+            return PrivilegedFacts("/opt/app", "/home", ports, (("HOST", "h"),)) if self.asked > 1 else None
+
+        def sight(self) -> Sight:
+            return Sight("ok")
 
     helper = Helper()
     reader = ProcessReader(proc.root, helper)
     assert reader.identify([7])[7].executable == ""
     identity = reader.identify([7])[7]
     assert (identity.executable, identity.working_directory) == ("/opt/app", "/home")
+    assert (identity.environment, identity.hidden) == ((("HOST", "h"),), frozenset({"listening_ports"}))
+    reader.identify([7])
+    identity = reader.identify([7])[7]
     assert (identity.listening_ports, identity.hidden) == ((8188,), frozenset())
     reader.identify([7])
-    assert helper.asked == 2, "not asked again once it has answered"
+    assert helper.asked == 4, "not asked again once it has named a port"
+
+
+def test_of_ancestors_nobody_is_asked_what_is_hidden(proc: FakeProc) -> None:
+    proc.add(6, comm=b"bash")
+    proc.add(7, parent=6)
+
+    class Helper:
+        def __init__(self) -> None:
+            self.asked: list[int] = []
+
+        def facts(self, key: ProcessKey) -> None:
+            self.asked.append(key.pid)
+
+        def sight(self) -> Sight:
+            return Sight("ok")
+
+    helper = Helper()
+    assert ProcessReader(proc.root, helper).identify([7]).keys() == {6, 7}
+    assert helper.asked == [7]
 
 
 def test_cpu_time_is_of_that_very_process(proc: FakeProc, reader: ProcessReader) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.system.machine import REPOSITORY, Machine, booted, make, why_not
 
 UNIT = "gpusupervisor.service"
+HELPER_UNIT = "gpusupervisor-helper.service"
 BUS_NAME = "org.gpusupervisor1"
 ROOT = "/org/gpusupervisor1"
 USER = "alice"
@@ -68,4 +69,5 @@ def _forget_the_hosts_own(machine: Machine) -> None:
     """Remove, in the overlay, what a service installed on this very machine left there."""
     make(machine, "uninstall")
     make(machine, "uninstall", "PREFIX=/usr")
-    machine.run("rm", "-rf", "/etc/gpusupervisor", "/var/lib/gpusupervisor", "/run/gpusupervisor")
+    machine.run("rm", "-rf", "/etc/gpusupervisor", "/run/gpusupervisor")
+    machine.run("rm", "-rf", "/var/lib/gpusupervisor", "/var/lib/gpusupervisor-helper")

@@ -5,12 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.conftest import BUS_NAME, ROOT, UNIT, USER
+from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, USER
 from tests.system.machine import Machine
 
 PYTHON = "/usr/local/lib/gpusupervisor/venv/bin/python"
 CARD = "/var/lib/simulated-card"
-DROP_IN = f"/run/systemd/system/{UNIT}.d/card.conf"
+DROP_INS = {
+    f"/run/systemd/system/{UNIT}.d/card.conf": "daemon",
+    f"/run/systemd/system/{HELPER_UNIT}.d/card.conf": "helper_daemon --idle=3",
+}
+"""What runs in the place of the services' own programs."""
 GIB = 1 << 30
 LONG = 40.0
 """Seconds: an engine counts as idle once it has been quiet for ten, and every look may be seconds after the last."""
@@ -20,16 +24,16 @@ LONG = 40.0
 def card(machine: Machine) -> Iterator[Machine]:
     """The machine with the service reading the simulated card, and Ollama holding a model of 8 GiB."""
     machine.run(PYTHON, "-c", f"from gpusupervisor.simulation.nvml import SimulatedCard as C; C({CARD!r}).write_card()")
-    machine.write(
-        DROP_IN, f"[Service]\nExecStart=\nExecStart={PYTHON} -m gpusupervisor.simulation.daemon --card {CARD}\n"
-    )
+    for path, program in DROP_INS.items():
+        command = f"{PYTHON} -m gpusupervisor.simulation.{program} --card {CARD}"
+        machine.write(path, f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=\nExecStart={command}\n")
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "enable", "--quiet", UNIT)
     machine.run("systemctl", "restart", UNIT)
     start_engine(machine, "ollama.service", "ollama", "--model=small=8G", "--keep-alive=1h")
     yield machine
     machine.run("systemctl", "stop", "ollama.service", "mystery.service", check=False)
-    machine.run("rm", DROP_IN)
+    machine.run("rm", *DROP_INS)
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "restart", UNIT)
 

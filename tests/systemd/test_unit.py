@@ -10,7 +10,7 @@ import pytest
 from tests.system.machine import REPOSITORY
 
 UNITS = sorted(path.name for path in (REPOSITORY / "systemd").glob("*.service.in"))
-EXPOSURE = {"gpusupervisor.service.in": 1.5}
+EXPOSURE = {"gpusupervisor.service.in": 1.5, "gpusupervisor-helper.service.in": 2.0}
 """At most this, in the figure of `systemd-analyze security`."""
 
 pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -18,12 +18,13 @@ pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason=
 
 @pytest.fixture(params=UNITS)
 def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A unit as installed below a folder that has the program it starts."""
-    program = tmp_path / "app/bin/gpusupervisord"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    name: str = request.param
+    """A unit as installed below a folder that has the programs it starts."""
+    (tmp_path / "app/bin").mkdir(parents=True)
+    for name in ("gpusupervisord", "gpusupervisor-helper", "python"):
+        program = tmp_path / "app/bin" / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    name = str(request.param)
     text = (REPOSITORY / "systemd" / name).read_text()
     for word, value in {"appdir": tmp_path / "app", "docdir": tmp_path / "doc", "bindir": tmp_path / "bin"}.items():
         text = text.replace(f"@{word}@", str(value))
@@ -55,3 +56,11 @@ def test_what_the_hardening_must_not_take_away_is_kept() -> None:
     assert "ProtectProc=default" in lines
     assert "IPAddressAllow=localhost" in lines
     assert not [line for line in lines if line.startswith(("PrivateDevices=", "PrivateUsers=", "PrivateNetwork="))]
+
+
+def test_the_helper_has_no_network_and_no_capability_that_it_does_not_need() -> None:
+    lines = (REPOSITORY / "systemd/gpusupervisor-helper.service.in").read_text().splitlines()
+    assert "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_DAC_READ_SEARCH" in lines
+    assert {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "IPAddressDeny=any"} <= set(lines)
+    assert "DeviceAllow=char-nvidia* rw" in lines
+    assert not [line for line in lines if line.startswith(("PrivateDevices=", "PrivateUsers=", "User="))]

@@ -23,6 +23,9 @@ def who(
     comm: str = "python3",
     parents: Iterable[ProcessIdentity] = (),
     parent_pid: int | None = None,
+    folder: str = "",
+    ports: tuple[int, ...] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> ProcessIdentity:
     """A process; parents are its ancestors, parent first."""
     place = parse_cgroup(f"0::{cgroup}")
@@ -38,6 +41,9 @@ def who(
         unit=place.unit,
         user_unit=place.user_unit,
         container=place.container,
+        working_directory=folder,
+        listening_ports=ports,
+        environment=tuple((variables or {}).items()),
         ancestors=ancestors,
     )
 

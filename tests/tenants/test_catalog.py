@@ -247,3 +247,24 @@ def test_a_text_is_checked_as_if_it_were_laid_over_what_is_there(layers: Layers)
     assert {problem.key for problem in catalog.check_text("new.toml", "priority = 60")} == {"title", "match"}
     assert str(catalog.check_text("app.toml", "priority = 600")[0]).startswith("app.toml: priority: is 600")
     assert "is not TOML" in str(catalog.check_text("app.toml", "{")[0])
+
+
+def test_a_shipped_url_gives_way_to_where_the_process_listens_and_one_that_somebody_wrote_does_not(
+    tmp_path: Path,
+) -> None:
+    shipped = load_catalog([SHIPPED]).definitions["ollama"]
+    assert shipped.endpoint is not None
+    assert (shipped.endpoint_is_usual, shipped.endpoint.host_variable) == (True, "OLLAMA_HOST")
+
+    (tmp_path / "ollama.toml").write_text('[endpoint]\nurl = "http://127.0.0.1:9000"\n')
+    chosen = load_catalog([SHIPPED, tmp_path]).definitions["ollama"]
+    assert chosen.endpoint is not None
+    assert (chosen.endpoint_is_usual, chosen.endpoint.host_variable) == (False, "")
+
+    (tmp_path / "ollama.toml").write_text('[endpoint]\nurl = "http://127.0.0.1:9000"\nhost-variable = "MY_HOST"\n')
+    both = load_catalog([SHIPPED, tmp_path]).definitions["ollama"]
+    assert both.endpoint is not None
+    assert (both.endpoint_is_usual, both.endpoint.host_variable) == (False, "MY_HOST")
+
+    (tmp_path / "ollama.toml").write_text("priority = 60\n")
+    assert load_catalog([SHIPPED, tmp_path]).definitions["ollama"].endpoint_is_usual

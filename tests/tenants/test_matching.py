@@ -59,6 +59,10 @@ def define(tenant_id: str, **match: tuple[str, ...]) -> TenantDefinition:
         (who(7, "VLLM::EngineCore", comm="VLLM::EngineCor"), "vllm"),
         (who(7, "", comm="VLLM::Worker_TP"), "vllm"),
         (who(7, "/v/bin/python3 /v/bin/vllm serve m --port 8001"), "vllm@8001"),
+        (who(7, "python main.py", folder="/home/a/ComfyUI"), "comfyui"),
+        (who(7, "python -u main.py --listen", folder="/home/a/ComfyUI-dev", ports=(8190,)), "comfyui@8190"),
+        (who(7, "python ../main.py", folder="/home/a/ComfyUI/models"), "comfyui"),
+        (who(7, "python train.py", folder="/home/a/ComfyUI"), ""),
         (who(7, "python3 train.py"), ""),
         (who(7, "python3 main.py --port 8188"), ""),
     ],
@@ -233,3 +237,63 @@ def test_a_process_adopted_by_init_is_judged_anew() -> None:
 
 def test_matching_never_looks_at_the_session_scope() -> None:
     assert tenant(who(7, "python3 /x/ComfyUI/main.py", cgroup=SESSION)) == "comfyui"
+
+
+def port(identity: ProcessIdentity, *ancestors: ProcessIdentity) -> int | None:
+    found = recognize(identity, *ancestors)
+    assert found is not None
+    return found.port
+
+
+def test_a_script_started_by_hand_is_recognised_by_the_folder_and_says_so() -> None:
+    found = recognize(who(7, "python main.py", folder="/home/a/ComfyUI"))
+    assert found is not None
+    assert found.why == "command line python /home/a/ComfyUI/main.py"
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        (who(7, "/x/llama-server -m m", ports=(9001,)), 9001),
+        (who(7, "/x/llama-server -m m", ports=(8080, 9001)), 8080),
+        (who(7, "/x/llama-server -m m", ports=(9001, 9002)), None),
+        (who(7, "/x/llama-server -m m --port 9009", ports=(9001,)), 9009),
+        (who(7, "/x/llama-server -m m"), None),
+    ],
+    ids=["the only one", "the usual one among several", "none of several", "a flag counts more", "none known"],
+)
+def test_the_port_is_where_the_process_really_listens(identity: ProcessIdentity, expected: int | None) -> None:
+    assert port(identity) == expected
+
+
+def test_a_workers_own_port_is_not_its_servers() -> None:
+    server = who(5, "/usr/bin/python /v/bin/vllm serve m")
+    assert port(who(7, "VLLM::EngineCore", parents=[server], ports=(40001,)), server) is None
+    assert port(who(7, RUNNER, ports=(38619,))) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("0.0.0.0:11500", 11500),
+        (":11500", 11500),
+        ("https://gpu.example:11500/ollama", 11500),
+        ("[::1]:11500", 11500),
+        ('"127.0.0.1:11500"', 11500),
+        ("http://gpu.example", 80),
+        ("HTTPS://gpu.example/", 443),
+        ("0.0.0.0", None),
+        ("::1", None),
+        ("host:99999", None),
+        ("host:port", None),
+        ("", None),
+    ],
+)
+def test_a_runner_knows_its_servers_address_by_inheritance(address: str, expected: int | None) -> None:
+    server = who(5, "/usr/bin/ollama serve")
+    runner = who(7, RUNNER, parents=[server], ports=(38619,), variables={"OLLAMA_HOST": address})
+    assert port(runner, server) == expected
+
+
+def test_another_programs_address_is_not_looked_at() -> None:
+    assert port(who(7, "/x/llama-server -m m", variables={"OLLAMA_HOST": ":11500"})) is None

@@ -109,6 +109,8 @@ def test_a_release_is_read_whole() -> None:
         (MINIMAL + '[endpoint]\nurl = "http://127.0.0.1:1/api"\n', "endpoint.url", "more than scheme"),
         (MINIMAL + "[endpoint]\n", "endpoint.url", "missing"),
         (WITH_ENDPOINT + 'port-flags = ["port"]\n', "endpoint.port-flags[0]", "--port"),
+        (WITH_ENDPOINT + 'host-variable = "A=B"\n', "endpoint.host-variable", "OLLAMA_HOST"),
+        (WITH_ENDPOINT + 'host-variable = ["A"]\n', "endpoint.host-variable", "text"),
         (MINIMAL + '[activity]\nprobe = "ollama"\n', "activity.probes[0].kind", "[endpoint]"),
         (MINIMAL + '[activity]\nprobe = "gpu"\n', "activity.probes[0].kind", "sm-utilization"),
         (MINIMAL + "[activity]\n", "activity.probes", "missing"),

@@ -28,8 +28,8 @@ FORGETFUL: frozenset[Trigger] = frozenset({"resume", "driver", "persistence"})
 WINDOW = 600 * MICROSECONDS
 MOST_REPAIRS = 3
 """Of one item within the window."""
-BACK_OFF = (0, 20 * MICROSECONDS, 60 * MICROSECONDS)
-"""Between the last repair of an item and the next, by how many there were within the window."""
+BACK_OFF = (20 * MICROSECONDS, 60 * MICROSECONDS)
+"""After the first and the second repair of an item within the window, before the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ class DriftKeeper:
 
     def __init__(self, now: int) -> None:
         self._next = now + INTERVAL
+        self._not_before = now
         self._frozen = False
         self._forgetful = False
         self._repairs: dict[str, list[int]] = {}
@@ -94,12 +95,11 @@ class DriftKeeper:
 
     def trigger(self, trigger: Trigger, now: int) -> None:
         """Something happened that makes drivers forget: look once it has settled."""
-        self._forgetful |= trigger in FORGETFUL
         settled = now + SETTLE[trigger]
         if trigger in FORGETFUL:
-            self._next = max(settled, now) if self._next > settled else max(self._next, settled)
-        else:
-            self._next = min(self._next, settled)
+            self._forgetful = True
+            self._not_before = max(self._not_before, settled)
+        self._next = max(self._not_before, min(self._next, settled))
 
     def freeze(self) -> None:
         """The machine goes to sleep."""
@@ -118,9 +118,13 @@ class DriftKeeper:
         self._forgetful = False
         self._next = now + INTERVAL
 
+    def looked(self, now: int) -> None:
+        """A look is taken, whatever comes of it."""
+        self._next = now + INTERVAL
+
     def decide(self, verdicts: Sequence[Verdict], now: int, *, repair: bool) -> Decision:
         """What the verdicts of a reading just made lead to; `repair` false: only look."""
-        self._next = now + INTERVAL
+        self.looked(now)
         events: list[DriftEvent] = []
         repairs: list[str] = []
         final: list[Verdict] = []
@@ -130,10 +134,10 @@ class DriftKeeper:
             events += self._news(verdict)
             if verdict.verdict == "drifted" and repair and self._may_repair(verdict.item, now):
                 repairs.append(verdict.item)
-        forgotten = self._forgetful or any(verdict.cause == "reset-to-default" for verdict in final)
-        blind = tuple(verdict.item for verdict in final if verdict.verdict == "unverifiable" and not verdict.found)
-        renew = blind if repair and forgotten and (self._forgetful or repairs) else ()
-        self._forgetful = False
+        reset = any(verdict.cause == "reset-to-default" for verdict in final if verdict.item in repairs)
+        blind = tuple(verdict.item for verdict in final if verdict.cause == "no-getter")
+        renew = blind if repair and (self._forgetful or reset) else ()
+        self._forgetful &= not repair or any(verdict.cause == "unreadable" for verdict in final)
         for item in repairs:
             self._repairs.setdefault(item, []).append(now)
         return Decision(tuple(final), tuple(repairs), renew, tuple(events))
@@ -170,7 +174,7 @@ class DriftKeeper:
         recent = self._recent(item, now)
         if not recent:
             return True
-        allowed = recent[-1] + BACK_OFF[len(recent)]
+        allowed = recent[-1] + BACK_OFF[len(recent) - 1]
         if now < allowed:
             self._next = min(self._next, allowed)
         return now >= allowed

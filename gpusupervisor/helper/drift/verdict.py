@@ -4,7 +4,6 @@ Compared with what was accepted and never with the wish: a driver that made 464 
 not judged here: their loop looks at them at every step, and a second keeper would undo its fail-safe.
 """
 
-from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,7 +21,10 @@ from gpusupervisor.helper.profile.items import (
 from gpusupervisor.helper.values import Capabilities, Profile
 
 Kind = Literal["ok", "drifted", "overridden", "unverifiable", "contested"]
-Cause = Literal["", "reset-to-default", "changed-by-another", "enforced-limit", "thermal-slowdown"]
+Cause = Literal[
+    "", "reset-to-default", "changed-by-another", "enforced-limit", "thermal-slowdown", "no-getter", "unreadable"
+]
+"""no-getter: it can never be read here; unreadable: reading it failed this time."""
 
 POWER_STEP = 1000
 """mW: power limits that differ by less are the same."""
@@ -50,7 +52,7 @@ def judge(accepted: Profile, unreadable: Profile, reading: Reading, capabilities
     """A verdict on every item that was set, but the fans; `contested` is not among them, for it needs the history."""
     readable = [_readable(item, accepted, reading, capabilities) for item in items(accepted) if not _is_fan(item)]
     blind = [
-        Verdict(item, "unverifiable", "", shown(unreadable, item), "", _no_answer(item))
+        Verdict(item, "unverifiable", "no-getter", shown(unreadable, item), "", _no_answer(item))
         for item in items(unreadable)
         if not _is_fan(item)
     ]
@@ -59,13 +61,10 @@ def judge(accepted: Profile, unreadable: Profile, reading: Reading, capabilities
 
 def contested(verdict: Verdict, attempts: int) -> Verdict:
     """A drifted item that was repaired too often."""
-    detail = f"set again {attempts} times in a short while and changed each time: another program sets it too"
+    detail = (
+        f"set again {attempts} times in a short while to no lasting effect: another program sets it too, or it fails"
+    )
     return replace(verdict, verdict="contested", detail=detail)
-
-
-def drifted(verdicts: tuple[Verdict, ...], among: Container[Kind] = ("drifted",)) -> tuple[str, ...]:
-    """The items with such a verdict."""
-    return tuple(verdict.item for verdict in verdicts if verdict.verdict in among)
 
 
 def _is_fan(item: str) -> bool:
@@ -79,7 +78,9 @@ def _no_answer(item: str) -> str:
 def _readable(item: str, accepted: Profile, reading: Reading, capabilities: Capabilities) -> Verdict:
     was, now = shown(accepted, item), shown(reading.values, item)
     if not now:
-        return Verdict(item, "unverifiable", "", was, "", reading.failures.get(item, "the driver reports nothing"))
+        return Verdict(
+            item, "unverifiable", "unreadable", was, "", reading.failures.get(item, "the driver reports nothing")
+        )
     difference, step = _distance(item, accepted, reading.values)
     if difference >= step:
         if _is_default(item, reading.values, capabilities):

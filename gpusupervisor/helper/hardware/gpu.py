@@ -38,8 +38,9 @@ LOCK: dict[ClockDomain, tuple[str, str]] = {
 class GpuHardware:
     """One GPU of this initialisation of NVML. Everything raises DriverError; ValueRefused for a value not taken."""
 
-    def __init__(self, identity: GpuIdentity, handle: Handle) -> None:
+    def __init__(self, identity: GpuIdentity, handle: Handle, *, may_write: bool) -> None:
         self.identity = identity
+        self._may_write = may_write
         self._handle = handle
         self._fans = Fans(handle)
         self._thermometer = Thermometer(handle)
@@ -49,7 +50,7 @@ class GpuHardware:
         """What can be read and set: probed once, refined by what setters meet."""
         if self._known is not None:
             return self._known
-        probe = Probe(self._handle, self._fans)
+        probe = Probe(self._handle, self._fans, may_write=self._may_write)
         found = probe.run()
         if probe.conclusive:
             self._known = found
@@ -80,6 +81,11 @@ class GpuHardware:
     def power_limit(self) -> int:
         """mW, as it was asked of the driver; what is enforced may be less (nvidia-powerd, the board)."""
         return int(self._handle.ask("nvmlDeviceGetPowerManagementLimit"))
+
+    def enforced_power_limit(self) -> int | None:
+        """mW that the least of all limiters leaves; None when it is not told."""
+        told = self._handle.try_ask("nvmlDeviceGetEnforcedPowerLimit")
+        return None if told is None else int(told)
 
     def set_power_limit(self, milliwatts: int) -> int:
         """Set it; mW read back."""

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 
 from gpusupervisor.gpu.calls import has
 from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, DriverError
@@ -23,7 +24,9 @@ LOCKING: dict[ClockDomain, tuple[str, int, str]] = {
 class Probe:
     """One pass over everything."""
 
-    def __init__(self, handle: Handle, fans: Fans) -> None:
+    def __init__(self, handle: Handle, fans: Fans, *, may_write: bool) -> None:
+        """may_write: False leaves it open whether a power limit that can be read can be set too."""
+        self._may_write = may_write
         self._handle = handle
         self._fans = fans
         self.conclusive = True
@@ -35,11 +38,11 @@ class Probe:
         return Capabilities(
             fans=fans,
             fan_count=count,
-            temperature=self._capability(lambda: self._readable("nvmlDeviceGetTemperature", 0)),
+            temperature=self._capability(self._temperature),
             power_limit=self._capability(self._power_limit),
-            offsets={domain: self._capability(lambda d=domain: self._offset(d)) for domain in CLOCK_TYPES},
-            locked_clocks={domain: self._capability(lambda d=domain: self._locking(d)) for domain in CLOCK_TYPES},
-            persistence=self._capability(lambda: self._readable("nvmlDeviceGetPersistenceMode")),
+            offsets={domain: self._capability(partial(self._offset, domain)) for domain in CLOCK_TYPES},
+            locked_clocks={domain: self._capability(partial(self._locking, domain)) for domain in CLOCK_TYPES},
+            persistence=self._capability(partial(self._readable, "nvmlDeviceGetPersistenceMode")),
         )
 
     def _capability(self, find_out: Callable[[], Capability]) -> Capability:
@@ -58,6 +61,11 @@ class Probe:
     def _readable(self, function: str, *arguments: object) -> Capability:
         self._handle.ask(function, *arguments)
         return Capability("supported")
+
+    def _temperature(self) -> Capability:
+        if self._handle.try_ask("nvmlDeviceGetTemperatureV", 0) is not None:
+            return Capability("supported")
+        return self._readable("nvmlDeviceGetTemperature", 0)
 
     def _fan_control(self) -> tuple[Capability, int]:
         try:
@@ -84,6 +92,8 @@ class Probe:
         default = self._handle.try_ask("nvmlDeviceGetPowerManagementDefaultLimit")
         if not 0 < low < high:
             return Capability("read-only", "the card's power limit is fixed", low, high, default)
+        if not self._may_write:
+            return Capability("supported", "", low, high, default)
         try:
             # Laptops tell limits and refuse every write (since driver 530): only writing what stands tells them apart.
             self._handle.ask("nvmlDeviceSetPowerManagementLimit", limit)

@@ -32,7 +32,9 @@ class Xid:
 class HardwareSession:
     """NVML over time. Whoever meets a lifecycle error closes it, and opens it again with a back-off of his own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_write: bool = True) -> None:
+        """may_write: False keeps even the capability probe from writing (what stands, to see whether it is taken)."""
+        self._may_write = may_write
         self.is_open = False
         self.generation = 0
         """Counts initialisations: what was found out about a GPU holds for one."""
@@ -95,13 +97,13 @@ class HardwareSession:
     def _add(self, index: int) -> object | None:
         """The handle; None for a GPU that cannot be opened and is left out: the others can be controlled."""
         try:
-            handle = ask("nvmlDeviceGetHandleByIndex", index)
+            handle: object = ask("nvmlDeviceGetHandleByIndex", index)
             identity = identify(handle)
         except DriverError as error:
             if error.ends_session:
                 raise
             return None
-        self._gpus[identity.uuid] = GpuHardware(identity, Handle(handle))
+        self._gpus[identity.uuid] = GpuHardware(identity, Handle(handle), may_write=self._may_write)
         self._pointers[_address(handle)] = identity.uuid
         return handle
 
@@ -116,5 +118,5 @@ class HardwareSession:
                 ask("nvmlDeviceRegisterEvents", handle, XID, self._events)
 
 
-def _address(handle: Any) -> int:  # noqa: ANN401  (pynvml has no types)
+def _address(handle: Any) -> int:  # noqa: ANN401  (a pointer of pynvml's)
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

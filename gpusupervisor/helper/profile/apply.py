@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusupervisor.errors import SupervisorError
 from gpusupervisor.gpu.errors import DriverError
-from gpusupervisor.helper.profile.card import Access, Card, CardError, Fans, Reading, read_settings
+from gpusupervisor.helper.profile.card import Access, Card, CardError, Fans, Reading, present, read_settings
 from gpusupervisor.helper.profile.fit import fit
 from gpusupervisor.helper.profile.items import (
     DOMAINS,
@@ -20,10 +20,12 @@ from gpusupervisor.helper.profile.items import (
     part,
     shown,
 )
-from gpusupervisor.helper.values import Capabilities, ClockDomain, ItemResult, Profile
+from gpusupervisor.helper.values import Capabilities, ClockDomain, FanSetting, ItemResult, Profile
 
 NO_GETTER = "set, but it cannot be read back: NVML has no getter for locked clocks"
 NOT_REPORTED = "set, but it cannot be read back: this driver does not report the offset"
+
+NO_DEFAULT = ItemResult(POWER_LIMIT, False, "default", "", "left as it is: the driver does not tell the default")
 
 LARGEST_POWER_STEP = 1000
 """mW."""
@@ -51,9 +53,9 @@ class Applied:
 
 
 async def apply_profile(access: Access, fans: Fans, profile: Profile) -> Applied:
-    """Set what the card takes of the profile. Raises DriverError or DriverUnresponsive when it cannot be asked at all,
-    before anything is set."""
-    capabilities = await access.ask(lambda card: card.capabilities())
+    """Set what the card takes of the profile. Raises a CardError when it cannot be asked at all, before anything is
+    set."""
+    capabilities = await present(access)
     taken, refused = fit(profile, capabilities)
     before = await read_settings(access, items(taken))
     failures: dict[str, str] = {}
@@ -175,20 +177,25 @@ class Before:
 async def capture(
     access: Access, fans: Fans, profile: Profile, known: Profile
 ) -> tuple[Before, tuple[ItemResult, ...]]:
-    """The state before the items of a profile, and a refusal for each item whose state before cannot be read.
+    """The state before what the card takes of a profile, and a refusal for each item whose state before cannot be read.
 
-    `known`: what was set since the driver started and cannot be read. Raises DriverError or DriverUnresponsive when
-    the card cannot be asked at all.
+    `known`: what was set since the driver started and cannot be read. Raises a CardError when the card
+    cannot be asked at all.
     """
-    capabilities = await access.ask(lambda card: card.capabilities())
-    reading = await read_settings(access, items(profile))
-    values = _override_unreported(reading.values, profile, capabilities, known)
+    capabilities = await present(access)
+    taken, _ = fit(profile, capabilities)
+    reading = await read_settings(access, items(taken))
+    values = _override_unreported(reading.values, taken, capabilities, known)
     unlocked = tuple(
-        domain for domain in DOMAINS if domain in profile.locked_clocks and domain not in known.locked_clocks
+        domain for domain in DOMAINS if domain in taken.locked_clocks and domain not in known.locked_clocks
     )
     refused = tuple(
         ItemResult(
-            item, False, shown(profile, item), "", f"not tried: how it is now cannot be read ({why}), so not taken back"
+            item,
+            False,
+            shown(profile, item),
+            "",
+            f"not tried: how it is now cannot be read ({why}), so it could not be set again",
         )
         for item, why in reading.failures.items()
     )
@@ -196,9 +203,9 @@ async def capture(
     before = Profile(
         power_limit=values.power_limit,
         offsets=values.offsets,
-        locked_clocks={domain: pair for domain, pair in known.locked_clocks.items() if domain in profile.locked_clocks},
+        locked_clocks={domain: pair for domain, pair in known.locked_clocks.items() if domain in taken.locked_clocks},
         persistence=values.persistence,
-        fans={index: in_force[index] for index in profile.fans if index in in_force},
+        fans={index: in_force.get(index, FanSetting()) for index in taken.fans},
     )
     return Before(before, unlocked), refused
 
@@ -230,3 +237,16 @@ async def restore(access: Access, fans: Fans, before: Before) -> Applied:
 
 def _reset(domain: ClockDomain) -> Callable[[Card], None]:
     return lambda card: card.reset_locked_clocks(domain)
+
+
+async def set_defaults(access: Access, fans: Fans, touched: Profile) -> tuple[ItemResult, ...]:
+    """Set the items of a profile to the card's defaults; persistence stays. Raises as `apply_profile`."""
+    default = (await present(access)).power_limit.default
+    untold = touched.power_limit is not None and default is None
+    defaults = Profile(
+        power_limit=None if touched.power_limit is None else default,
+        offsets=dict.fromkeys(touched.offsets, 0),
+        fans=dict.fromkeys(touched.fans, FanSetting()),
+    )
+    applied = await restore(access, fans, Before(defaults, tuple(touched.locked_clocks)))
+    return (*applied.results, *([NO_DEFAULT] if untold else []))

@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from gpusupervisor.errors import NoSuchGpu
 from gpusupervisor.gpu.errors import DriverError
 from gpusupervisor.gpu.nvml_thread import DriverUnresponsive
 from gpusupervisor.helper.profile.items import DOMAINS, OFFSETS, PERSISTENCE, POWER_LIMIT
 from gpusupervisor.helper.values import Capabilities, ClockDomain, FanSetting, Profile
 
 Result = TypeVar("Result")
-CardError = (DriverError, DriverUnresponsive)
+CardError = (DriverError, DriverUnresponsive, NoSuchGpu)
 """How a call of the card fails."""
 
 
@@ -54,18 +55,40 @@ class Card(Protocol):
 class Access(Protocol):
     """One GPU, reached from the event loop."""
 
+    @property
+    def generation(self) -> int:
+        """Counts how often NVML was initialised: a new one may be a driver that was loaded anew."""
+
     async def ask(self, work: Callable[[Card], Result]) -> Result:
-        """Run `work` with the card; raises DriverError or DriverUnresponsive."""
+        """Run `work` with the card; raises a CardError."""
 
 
 class Fans(Protocol):
     """The fan loop of one GPU, which keeps what it is told by itself."""
 
     def settings(self) -> Mapping[int, FanSetting]:
-        """What is in force, for every fan."""
+        """What is wanted of every fan that is known; of another nothing, so it is automatic."""
 
     def set_fan(self, index: int, setting: FanSetting) -> Awaitable[None]:
-        """Take this setting from now on; raises DriverError, DriverUnresponsive or SupervisorError."""
+        """Take this setting from now on; raises a CardError or a SupervisorError."""
+
+
+async def present(access: Access) -> Capabilities:
+    """What can be set on a card that answers now; raises a CardError when it does not.
+
+    A handle of an earlier generation of the driver fails once and is then renewed, so it is asked twice.
+    """
+    try:
+        return await access.ask(_answer)
+    except DriverError as error:
+        if error.error_class != "lifecycle":
+            raise
+    return await access.ask(_answer)
+
+
+def _answer(card: Card) -> Capabilities:
+    card.clock_event_reasons()  # asks the driver in any case; capabilities are kept from before
+    return card.capabilities()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.configuration.checking import TableReader
 from gpusupervisor.configuration.document import DocumentError, Table, parse_document
 from gpusupervisor.configuration.layers import Finding, key_text
-from gpusupervisor.errors import InvalidArgument
+from gpusupervisor.errors import InvalidArgument, SupervisorError
 from gpusupervisor.helper.profile.apply import Before
 from gpusupervisor.helper.profile.document import check_profile, profile_table
 from gpusupervisor.helper.profile.items import DOMAINS
@@ -26,7 +26,7 @@ _PHASES: Sequence[Phase] = ("applying", "unconfirmed", "settled")
 _LATEST = UNKNOWN - 1
 
 
-class StoreError(Exception):
+class StoreError(SupervisorError):
     """What is stored cannot be used or written; the text says why and what to do."""
 
 

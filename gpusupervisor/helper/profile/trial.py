@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS
-from gpusupervisor.errors import Busy, InvalidArgument
+from gpusupervisor.errors import InvalidArgument
 from gpusupervisor.helper.profile.apply import Before
 from gpusupervisor.helper.values import Profile
 from gpusupervisor.quantities import format_duration
@@ -41,14 +41,11 @@ class Ended:
     reason: str
 
 
-def begin(running: Trial | None, profile: Profile, before: Before, within: int, now: int, boot_id: str) -> Trial:
-    """A new trial, to be confirmed within so many microseconds. Raises Busy or InvalidArgument."""
-    if running is not None:
-        raise Busy("A profile is on trial already: confirm it or revert it first")
+def check_time(within: int) -> None:
+    """Raises InvalidArgument for a time to confirm that is too short to look or too long to wait."""
     if not SHORTEST <= within <= LONGEST:
         span = f"{format_duration(SHORTEST)} to {format_duration(LONGEST)}"
         raise InvalidArgument(f"The time to confirm is {format_duration(min(within, 1 << 62))}; allowed: {span}")
-    return Trial(profile, before, now, now + within, boot_id)
 
 
 def confirm(running: Trial | None, now: int) -> Ended:

@@ -4,6 +4,7 @@
 """
 
 from gpusupervisor.simulation.nvml.allocation import Allocation
+from gpusupervisor.simulation.nvml.board import Board, FanState, Settings
 from gpusupervisor.simulation.nvml.card import SimulatedCard
 from gpusupervisor.simulation.nvml.card_world import CardWorld
 from gpusupervisor.simulation.nvml.install import installed
@@ -13,7 +14,10 @@ __all__ = [
     "GIB",
     "MIB",
     "Allocation",
+    "Board",
     "CardWorld",
+    "FanState",
+    "Settings",
     "SimulatedCard",
     "SimulatedGpu",
     "SimulatedProcess",

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gpusupervisor.simulation.nvml.allocation import ALLOCATIONS, write_atomically
+from gpusupervisor.simulation.nvml.board import Board, Settings
+from gpusupervisor.simulation.nvml.settings_file import SettingsFile
 from gpusupervisor.simulation.nvml.world import SimulatedGpu, SimulatedProcess
 
 CARD = "card.json"
@@ -31,6 +33,10 @@ class Card:
     latency: dict[str, float] = field(default_factory=dict)
     hanging: list[str] = field(default_factory=list)
     missing_symbols: list[str] = field(default_factory=list)
+    resumes: int = 0
+    """Counted up when the machine wakes from a suspend."""
+    root_only: bool = False
+    """Setters answer NO_PERMISSION to a process without CAP_SYS_ADMIN, as in life."""
     list_zombies: bool = False
     """Zombies stay in the process lists, as they do with some drivers."""
 
@@ -69,6 +75,33 @@ class SimulatedCard:
             setattr(gpu, name, value)
         self._save(card)
 
+    def change_board(self, uuid: str, **settings: Setting) -> None:
+        """Change some fields of a GPU's board, e.g. change_board(uuid, temperature=91)."""
+        (gpu,) = (gpu for gpu in self.read().gpus if gpu.uuid == uuid)
+        for name in settings:
+            if not hasattr(gpu.board, name):
+                raise AttributeError(f"a simulated board has no {name!r}")
+        self.change_gpu(uuid, board=replace(gpu.board, **settings))
+
+    def raise_xid(self, uuid: str, code: int) -> None:
+        """Let the driver report an Xid error of a GPU."""
+        (gpu,) = (gpu for gpu in self.read().gpus if gpu.uuid == uuid)
+        self.change_gpu(uuid, xids=[*gpu.xids, code])
+
+    def resume(self) -> None:
+        """The machine wakes from a suspend: what does not survive one is gone."""
+        self.change(resumes=self.read().resumes + 1)
+
+    def reload_driver(self) -> None:
+        """Unload the driver and load it again: clients are lost, and so is all that was set."""
+        self.change(generation=self.read().generation + 1)
+
+    def settings(self, uuid: str) -> Settings:
+        """What is set on a GPU now, whoever set it."""
+        card = self.read()
+        (gpu,) = (gpu for gpu in card.gpus if gpu.uuid == uuid)
+        return SettingsFile(self.directory).read(card.generation, card.resumes, {uuid: gpu.board})[uuid]
+
     def read(self) -> Card:
         """What the directory says now."""
         return parse_card(json.loads(self._file.read_text("utf-8")))
@@ -87,4 +120,4 @@ def _parse_gpu(text: Mapping[str, Any]) -> SimulatedGpu:
         SimulatedProcess(**{**process, "kinds": tuple(process.get("kinds", ("compute",)))})
         for process in text.get("processes", ())
     ]
-    return SimulatedGpu(**{**text, "processes": processes})
+    return SimulatedGpu(**{**text, "processes": processes, "board": Board(**text.get("board", {}))})

@@ -4,16 +4,21 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gpusupervisor.simulation.nvml.allocation import ALLOCATIONS, stat_fields
+from gpusupervisor.simulation.nvml.board import Settings
 from gpusupervisor.simulation.nvml.card import CARD, Card, parse_card
+from gpusupervisor.simulation.nvml.settings_file import SettingsFile
 from gpusupervisor.simulation.nvml.world import SimulatedGpu, SimulatedProcess, World
 
 RACY = 50_000_000
 """Nanoseconds: a change this soon after one that was seen may carry the same timestamp, so it is looked at again."""
+SYS_ADMIN = 21
+"""Number of CAP_SYS_ADMIN."""
 LIVENESS = 0.005
 """Seconds for which a process that can be signalled is believed to be the same and no zombie."""
 
@@ -49,6 +54,9 @@ class CardWorld(World):
         self._alive: frozenset[int] = frozenset()
         self._checked_at = 0.0
         self._list_zombies = False
+        self._settings_file = SettingsFile(directory)
+        self._settings_seen: tuple[int, ...] = ()
+        self._resumes = 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -59,6 +67,30 @@ class CardWorld(World):
             changed |= self._follow_processes(certainly=changed)
             if changed:
                 self._place()
+            self._follow_settings()
+
+    @contextlib.contextmanager
+    def setting(self, gpu: SimulatedGpu) -> Iterator[Settings]:
+        """What is set on a GPU, to be changed; kept in the directory."""
+        with self._settings_file.locked():
+            self._read_settings()
+            yield self.settings[gpu.uuid]
+            self._settings_file.write(self.generation, self._resumes, self.settings)
+            self._settings_seen = ()
+
+    def _follow_settings(self) -> None:
+        try:
+            status = os.stat(self._settings_file.path)
+            seen = (status.st_mtime_ns, status.st_ino, self.generation, self._resumes, len(self.gpus))
+        except FileNotFoundError:
+            seen = (0, 0, self.generation, self._resumes, len(self.gpus))
+        if seen != self._settings_seen:
+            self._settings_seen = seen if _settled(seen[0]) else ()
+            self._read_settings()
+
+    def _read_settings(self) -> None:
+        boards = {gpu.uuid: gpu.board for gpu in self.gpus}
+        self.settings = self._settings_file.read(self.generation, self._resumes, boards)
 
     def _follow_card(self) -> bool:
         status = os.stat(self._card_file)
@@ -80,6 +112,8 @@ class CardWorld(World):
         self.errors, self.latency = card.errors, card.latency
         self.hanging, self.missing_symbols = set(card.hanging), set(card.missing_symbols)
         self._list_zombies = card.list_zombies
+        self._resumes = card.resumes
+        self.privileged = not card.root_only or _may_administer()
 
     def _follow_allocations(self) -> bool:
         modified = os.stat(self._allocations).st_mtime_ns
@@ -127,6 +161,13 @@ class CardWorld(World):
 
 def _settled(modified: int) -> bool:
     return time.time_ns() - modified > RACY
+
+
+def _may_administer() -> bool:
+    """CAP_SYS_ADMIN is effective: what the real driver asks for, of root too."""
+    status = Path("/proc/self/status").read_text("ascii", "replace")
+    (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> SYS_ADMIN & 1)
 
 
 def _exists(pid: int) -> bool:

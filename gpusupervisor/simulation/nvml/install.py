@@ -6,7 +6,12 @@ from typing import TypeVar
 
 import pynvml
 
-from gpusupervisor.simulation.nvml import handlers  # noqa: F401  (registers the functions)
+from gpusupervisor.simulation.nvml import (  # noqa: F401  (they register the functions)
+    event_handlers,
+    handlers,
+    power_handlers,
+    thermal_handlers,
+)
 from gpusupervisor.simulation.nvml.library import SimulatedLibrary
 from gpusupervisor.simulation.nvml.world import World
 

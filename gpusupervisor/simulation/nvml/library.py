@@ -3,22 +3,43 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from gpusupervisor.simulation.nvml.marshalling import Answer, Argument, check
+from gpusupervisor.simulation.nvml.marshalling import Answer, Argument, check, number
 from gpusupervisor.simulation.nvml.world import World
 
 SUCCESS = 0
 Handler = Callable[..., Argument]
 
-_HANDLERS: dict[str, tuple[Handler, tuple[int, ...]]] = {}
+POLL = 0.005
+"""Seconds between two looks of a function that waits."""
+TIMEOUT = 10
+NO_PERMISSION = 4
 
 
-def nvml(*names: str, since: tuple[int, ...] = (0,)) -> Callable[[Handler], Handler]:
-    """Register a handler: handler(library, *arguments). since: first driver release that has the symbol."""
+@dataclass(frozen=True)
+class _Symbol:
+    handler: Handler
+    since: tuple[int, ...]
+    root: bool
+    patient: bool
+
+
+_SYMBOLS: dict[str, _Symbol] = {}
+
+
+def nvml(
+    *names: str, since: tuple[int, ...] = (0,), root: bool = False, patient: bool = False
+) -> Callable[[Handler], Handler]:
+    """Register a handler: handler(library, *arguments).
+
+    since: first driver release that has the symbol. root: it needs privilege. patient: as long as it answers TIMEOUT
+    it is tried again, for the milliseconds of its last argument.
+    """
 
     def register(handler: Handler) -> Handler:
         for name in names:
-            _HANDLERS[name] = (handler, since)
+            _SYMBOLS[name] = _Symbol(handler, since, root, patient)
         return handler
 
     return register
@@ -32,16 +53,19 @@ class SimulatedLibrary:
         self.version = world.driver
         self.slots: list[str] = []
         """UUIDs in the order in which handles were first given."""
+        self.event_sets: dict[int, dict[str, int]] = {}
+        """Pointer value to the GPUs registered, each with how many of its Xids were told."""
+        self.event_sets_made = 0
 
     def __getattr__(self, name: str) -> Callable[..., Argument]:
         """What pynvml looks up once and caches: a plain function, because pynvml sets attributes on it."""
-        handler, since = _HANDLERS.get(name, (None, ()))
+        symbol = _SYMBOLS.get(name)
         release = tuple(int(part) for part in self.version.split("."))
-        if handler is None or name in self.world.missing_symbols or release < since:
+        if symbol is None or name in self.world.missing_symbols or release < symbol.since:
             raise AttributeError(f"libnvidia-ml.so.1: undefined symbol: {name}")
-        return self._function(name, handler)
+        return self._function(name, symbol)
 
-    def _function(self, name: str, handler: Handler) -> Callable[..., Argument]:
+    def _function(self, name: str, symbol: _Symbol) -> Callable[..., Argument]:
         world = self.world
 
         def call(*arguments: object) -> Argument:
@@ -53,15 +77,27 @@ class SimulatedLibrary:
                 time.sleep(world.latency.get(name, world.latency.get("*", 0.0)))
             if world.hanging:
                 world.wait_while_hanging(name)
-            with world.lock:
-                code = world.failure(name)
-                if code is not None:
-                    return code
-                try:
-                    answer = handler(self, *arguments)
-                except Answer as other:
-                    return other.code
-                return SUCCESS if answer is None else answer
+            answer = self._answer(name, symbol, arguments)
+            if symbol.patient:
+                deadline = time.monotonic() + number(arguments[-1]) / 1000
+                while answer == TIMEOUT and time.monotonic() < deadline:
+                    time.sleep(POLL)
+                    world.refresh()
+                    answer = self._answer(name, symbol, arguments)
+            return answer
 
         call.__name__ = name
         return call
+
+    def _answer(self, name: str, symbol: _Symbol, arguments: tuple[object, ...]) -> Argument:
+        with self.world.lock:
+            code = self.world.failure(name)
+            if code is not None:
+                return code
+            if symbol.root and not self.world.privileged:
+                return NO_PERMISSION
+            try:
+                answer = symbol.handler(self, *arguments)
+            except Answer as other:
+                return other.code
+            return SUCCESS if answer is None else answer

@@ -1,10 +1,14 @@
 """The simulated machine: driver, GPUs, who holds what on them, and what goes wrong."""
 
+import contextlib
 import threading
+import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
+
+from gpusupervisor.simulation.nvml.board import ALL_SETTINGS, Board, Settings
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -49,6 +53,10 @@ class SimulatedGpu:
     """Listed whether or not such a process lives."""
     errors: dict[str, int] = field(default_factory=dict)
     """Function name to the nvmlReturn_t that it always answers for this GPU."""
+    board: Board = field(default_factory=Board)
+    """Fans, sensors, power and clocks."""
+    xids: list[int] = field(default_factory=list)
+    """Xid errors so far; appended ones are told as events."""
 
     def listed(self) -> list[SimulatedProcess]:
         """Everything in the process lists."""
@@ -93,6 +101,12 @@ class World:
         """GPU UUID to the number of calls that reached (and so woke) it."""
         self.threads: set[int] = set()
         """Idents of the threads that called."""
+        self.privileged = True
+        """False: setters answer NO_PERMISSION."""
+        self.time = time.monotonic
+        """Seconds by which fans ramp."""
+        self.settings: dict[str, Settings] = {}
+        """What is set, by UUID; a GPU that is not there has its defaults."""
         self._failures: dict[str, deque[int | None]] = {}
         self._released = threading.Condition()
 
@@ -130,10 +144,33 @@ class World:
                 self._released.wait(HANG_POLL)
             self.refresh()
 
+    def settings_of(self, gpu: SimulatedGpu) -> Settings:
+        """What is set on a GPU now."""
+        return self.settings.setdefault(gpu.uuid, Settings.of(gpu.board))
+
+    @contextlib.contextmanager
+    def setting(self, gpu: SimulatedGpu) -> Iterator[Settings]:
+        """What is set on a GPU, to be changed."""
+        yield self.settings_of(gpu)
+
+    def last_client_left(self) -> None:
+        """NVML was shut down for the last time: a driver without persistence forgets what is set on idle cards."""
+        for gpu in self.gpus:
+            if gpu.board.deinitialises_idle and not gpu.listed() and not self.settings_of(gpu).persistence:
+                with self.setting(gpu) as settings:
+                    settings.lose(gpu.board, list(ALL_SETTINGS))
+
+    def resume(self) -> None:
+        """The machine wakes from a suspend, and what does not survive one is gone."""
+        with self.lock:
+            for gpu in self.gpus:
+                self.settings_of(gpu).lose(gpu.board, gpu.board.lost_on_resume)
+
     def reload_driver(self, version: str = "") -> None:
         """Unload the kernel module and load it again, perhaps of another release: every client has lost it."""
         with self.lock:
             self.generation += 1
+            self.settings.clear()
             self.kernel_driver = version or self.kernel_driver
             self.references = 0
 

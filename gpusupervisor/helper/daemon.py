@@ -1,0 +1,170 @@
+"""`gpusupervisor-helper`: the privileged process. Started by the bus when it is called, gone when it is not needed."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gpusupervisor import __version__
+from gpusupervisor.bus.presence import BusUnavailable
+from gpusupervisor.clock import SystemClock
+from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
+from gpusupervisor.helper.callers import allowed_users
+from gpusupervisor.helper.facts import FactTeller, Holders
+from gpusupervisor.helper.service import HelperService
+from gpusupervisor.helper.variables import named_variables
+from gpusupervisor.log import set_up_logging
+from gpusupervisor.notify import Notifier
+from gpusupervisor.processes.inside import HOST_NETWORK
+from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
+
+EXIT_BUS_LOST = 1
+TICK = 1.0
+"""Seconds between two looks at what is held, and two signs of life to systemd."""
+IDLE_AFTER = 60.0
+"""Seconds without a call after which it ends, unless something is held."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Controller(Protocol):
+    """Something that the helper controls for as long as it is wanted: fans, a profile, a trial."""
+
+    @property
+    def held(self) -> str:
+        """What it holds, in a few words for a person, which keeps the helper running; empty for nothing."""
+
+    async def tick(self) -> None:
+        """Do what is due. Called once a second; must not raise, and not take long."""
+
+    async def close(self) -> None:
+        """Let go of everything, leaving the hardware safe. Called once, at the end."""
+
+
+Controllers = Callable[[NvmlThread], Sequence[Controller]]
+"""Makes the controllers, which share the one thread that may call NVML."""
+
+
+def no_controllers(_thread: NvmlThread) -> Sequence[Controller]:
+    """Nothing is controlled."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where the helper finds the world."""
+
+    bus_address: str | None = None
+    """None: the system bus."""
+    allowed: Callable[[], frozenset[int]] = allowed_users
+    """Tells the uids that may call; may block."""
+    tenant_layers: Sequence[Path] = DEFAULT_LAYERS
+    sysfs_root: Path = SYSFS_PCI_DEVICES
+    network: str = HOST_NETWORK
+    """The process whose network is the machine's."""
+    idle_after: float = IDLE_AFTER
+    tick: float = TICK
+    controllers: Controllers = field(default=no_controllers)
+
+
+class Helper:
+    """One life of it."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._clock = SystemClock()
+        self._notifier = Notifier(self._clock)
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> int:
+        """Serve until told to stop, or until nobody needs it; returns the exit code. Raises `BusUnavailable`."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._finish, 0)
+        surroundings, thread = self._surroundings, NvmlThread(self._clock)
+        teller = FactTeller(
+            Holders(thread, self._clock, surroundings.sysfs_root),
+            lambda: named_variables(surroundings.tenant_layers),
+            network=surroundings.network,
+        )
+        allowed = await asyncio.to_thread(surroundings.allowed)
+        controllers = surroundings.controllers(thread)
+        try:
+            service = await HelperService.start(surroundings.bus_address, teller, allowed)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    self._notifier.ready()
+                    background = [
+                        tasks.create_task(self._tick_for_ever(service, controllers)),
+                        tasks.create_task(self._notice_loss_of(service)),
+                    ]
+                    code = await self._end
+                    for task in background:
+                        task.cancel()
+            finally:
+                self._notifier.stopping()
+                await service.stop()
+        finally:
+            for controller in controllers:
+                await controller.close()
+            await thread.close()
+        return code
+
+    def _finish(self, code: int) -> None:
+        if not self._end.done():
+            self._end.set_result(code)
+
+    async def _tick_for_ever(self, service: HelperService, controllers: Sequence[Controller]) -> None:
+        while True:
+            for controller in controllers:
+                await controller.tick()
+            held = [controller.held for controller in controllers if controller.held]
+            self._notifier.status(f"controls {', '.join(held)}" if held else "nothing is controlled")
+            self._notifier.alive()
+            idle = asyncio.get_running_loop().time() - service.last_call
+            if not held and idle >= self._surroundings.idle_after:
+                await self._end_idle(service)
+                return
+            await asyncio.sleep(self._surroundings.tick)
+
+    async def _end_idle(self, service: HelperService) -> None:
+        """Before the name is given up systemd is told: what is called from then on it starts anew."""
+        _LOG.info("nothing is controlled and nobody asks: ending until the next call")
+        self._notifier.stopping()
+        await service.leave()
+        self._finish(0)
+
+    async def _notice_loss_of(self, service: HelperService) -> None:
+        _LOG.error("%s: nobody can be served any more", await service.wait_lost())
+        self._finish(EXIT_BUS_LOST)
+
+
+async def serve(surroundings: Surroundings) -> int:
+    """Run the helper to its end; returns its exit code."""
+    try:
+        return await Helper(surroundings).run()
+    except BusUnavailable as error:
+        _LOG.critical("%s", error)
+        return EXIT_BUS_LOST
+
+
+def main() -> None:
+    """Entry point. There is nothing to configure here: it is told what to do over the bus, and believes files."""
+    parser = argparse.ArgumentParser(
+        prog="gpusupervisor-helper",
+        description="The privileged part of gpusupervisor. The bus starts it when it is called.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.parse_args()
+    set_up_logging()
+    sys.exit(asyncio.run(serve(Surroundings())))
+
+
+if __name__ == "__main__":
+    main()

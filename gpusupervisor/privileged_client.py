@@ -1,0 +1,206 @@
+"""What /proc hides of the processes that hold VRAM: looked up in the background, by ourselves where we may, else by
+the helper.
+
+Nothing waits for it: a look finds what is known, and asks for the rest to be there at a later one. A process is
+asked about again only for the port that it may open later, ever more rarely and then no more; a helper that cannot
+answer is asked ever more rarely.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dbus_fast import Message, MessageType, Variant
+from dbus_fast.aio import MessageBus
+
+from gpusupervisor.bus.names import ERROR_PREFIX, HELPER_NAME, HELPER_PATH
+from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.errors import Busy
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.inside import read_inside
+from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
+
+PATIENCE = 30.0
+"""Seconds for an answer: the bus gives a service that it starts 25."""
+AGAIN_AFTER = 2 * MICROSECONDS
+"""A process without a port is asked about again after this long, then after twice as long, and so on."""
+ASKED_AT_MOST = 9
+"""The last time about 17 minutes after the first."""
+RETRY_AFTER = 10 * MICROSECONDS
+LONGEST_RETRY = 600 * MICROSECONDS
+REMEMBERED = 1024
+AT_ONCE = 64
+"""Processes of one question."""
+ATTEMPTS = 2
+"""One more when the helper was just about to end."""
+MAX_TEXT = 4096
+NOBODY_THERE = ("ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", "UnitMasked", "NoSuchUnit")
+"""Last parts of the errors by which the bus and systemd say that there is no helper."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class NoAnswer(Exception):  # noqa: N818  (it names a state)
+    """The helper did not answer; `sight` says how."""
+
+    def __init__(self, sight: Sight) -> None:
+        super().__init__(sight.detail)
+        self.sight = sight
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one process. Instants are microseconds of the domain clock."""
+
+    due_at: int
+    facts: PrivilegedFacts | None = None
+    asked: int = 0
+
+    def answered(self, facts: PrivilegedFacts | None, now: int) -> None:
+        """Take an answer in. None: not now; what was known stays."""
+        self.facts = facts or self.facts
+        self.due_at = now + (AGAIN_AFTER << self.asked)
+        self.asked += 1
+
+    def is_due(self, now: int) -> bool:
+        complete = self.facts is not None and bool(self.facts.listening_ports)
+        return not complete and self.asked < ASKED_AT_MOST and now >= self.due_at
+
+
+@dataclass(slots=True)
+class _Helper:
+    """How it went with the helper."""
+
+    sight: Sight = field(default_factory=lambda: Sight("unasked"))
+    failures: int = 0
+    resume_at: int = 0
+
+    def failed(self, sight: Sight, now: int) -> None:
+        self.sight = sight
+        self.resume_at = now + min(RETRY_AFTER << min(self.failures, 16), LONGEST_RETRY)
+        self.failures += 1
+
+
+class PrivilegedClient:
+    """The supervisor's `PrivilegedReader`. `facts` is called in the thread that reads processes, the rest in ours."""
+
+    def __init__(self, clock: Clock, proc_root: Path = Path("/proc")) -> None:
+        self._clock = clock
+        self._root = proc_root
+        self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()
+        self._lock = threading.Lock()
+        """Guards the two below."""
+        self._entries: OrderedDict[ProcessKey, _Entry] = OrderedDict()
+        self._helper = _Helper()
+
+    def facts(self, key: ProcessKey) -> PrivilegedFacts | None:
+        """See `PrivilegedReader`."""
+        now = self._clock.now()
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry(now))
+            self._entries.move_to_end(key)
+            if len(self._entries) > REMEMBERED:
+                self._entries.popitem(last=False)
+            due = entry.is_due(now) and now >= self._helper.resume_at
+        if due:
+            self._loop.call_soon_threadsafe(self._wanted.set)
+        return entry.facts
+
+    def sight(self) -> Sight:
+        """See `PrivilegedReader`."""
+        with self._lock:
+            return self._helper.sight
+
+    async def look_up_for_ever(self, bus: MessageBus, variables: Callable[[], frozenset[str]]) -> None:
+        """Find out what is wanted, whenever something is. variables: the ones that may be read by ourselves."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            now = self._clock.now()
+            with self._lock:
+                due = [key for key, entry in self._entries.items() if entry.is_due(now)][:AT_ONCE]
+            hidden = await asyncio.to_thread(self._read_ourselves, due, variables())
+            if hidden:
+                await self._ask_helper(bus, hidden)
+
+    def _read_ourselves(self, keys: Sequence[ProcessKey], variables: frozenset[str]) -> list[ProcessKey]:
+        """Read what our user may; returns the processes that are hidden from us."""
+        hidden = []
+        for key in keys:
+            try:
+                found = read_inside(self._root, key, variables)
+            except OSError:
+                hidden.append(key)
+            else:
+                self._take({key: found})
+        return hidden
+
+    async def _ask_helper(self, bus: MessageBus, keys: Sequence[ProcessKey]) -> None:
+        try:
+            found = await ask(bus, keys)
+        except NoAnswer as problem:
+            with self._lock:
+                news = self._helper.sight != problem.sight
+                self._helper.failed(problem.sight, self._clock.now())
+            if news:
+                _LOG.warning("the helper gave no answer: %s", problem)
+            return
+        self._take({key: found.get(key) for key in keys})
+        with self._lock:
+            self._helper = _Helper(Sight("ok"))
+
+    def _take(self, answers: Mapping[ProcessKey, PrivilegedFacts | None]) -> None:
+        now = self._clock.now()
+        with self._lock:
+            for key, facts in answers.items():
+                if key in self._entries:
+                    self._entries[key].answered(facts, now)
+
+
+async def ask(bus: MessageBus, keys: Sequence[ProcessKey]) -> dict[ProcessKey, PrivilegedFacts]:
+    """Ask the helper; processes that it does not tell of are left out. Raises NoAnswer."""
+    for _ in range(ATTEMPTS):
+        answer = await _call(bus, [[key.pid, key.start_time] for key in keys])
+        if answer is None or answer.error_name != f"{ERROR_PREFIX}{Busy.code}":
+            break
+    if answer is None or answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "aa{sv}":
+        raise NoAnswer(_complaint(answer))
+    return dict(found for entry in answer.body[0] if (found := _parse(entry)) is not None)
+
+
+async def _call(bus: MessageBus, asked: list[list[int]]) -> Message | None:
+    question = Message(HELPER_NAME, HELPER_PATH, HELPER_NAME, "Facts", signature="a(ut)", body=[asked])
+    try:
+        return await asyncio.wait_for(bus.call(question), PATIENCE)
+    except (OSError, EOFError) as error:  # TimeoutError is an OSError
+        raise NoAnswer(Sight("failing", f"no answer within {PATIENCE:g} s")) from error
+
+
+def _complaint(answer: Message | None) -> Sight:
+    """Why there is no answer, from the error that came in its place."""
+    name = (answer and answer.error_name) or ""
+    text = harmless(str(answer.body[0])) if answer and answer.signature.startswith("s") else name
+    if name.endswith(NOBODY_THERE):
+        return Sight("missing", text)
+    return Sight("refused" if name.endswith("AccessDenied") else "failing", text or "it answered nonsense")
+
+
+def _parse(entry: Mapping[str, Variant]) -> tuple[ProcessKey, PrivilegedFacts] | None:
+    """One process's facts; None for a refusal."""
+    told: dict[str, Any] = {name: value.value for name, value in entry.items()}
+    if "refused" in told or not {"pid", "start_time", "executable", "working_directory"} <= told.keys():
+        return None
+    facts = PrivilegedFacts(
+        executable=str(told["executable"])[:MAX_TEXT],
+        working_directory=str(told["working_directory"])[:MAX_TEXT],
+        listening_ports=tuple(told.get("listening_ports", ())),
+        environment=tuple(sorted(told.get("environment", {}).items())),
+    )
+    return ProcessKey(told["pid"], told["start_time"]), facts

@@ -1,0 +1,46 @@
+"""The real helper over a simulated card: for tests, never for a machine with a GPU.
+
+    python -m gpusupervisor.simulation.helper_daemon --card DIRECTORY
+
+Everything is the real thing but NVML, and what its arguments replace.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from gpusupervisor.helper.callers import allowed_users
+from gpusupervisor.helper.daemon import IDLE_AFTER, Surroundings, serve
+from gpusupervisor.log import set_up_logging
+from gpusupervisor.processes.inside import HOST_NETWORK, OWN_NETWORK
+from gpusupervisor.simulation.nvml import CardWorld, installed
+from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="gpusupervisor.simulation.helper_daemon", description=__doc__)
+    parser.add_argument("--card", type=Path, required=True, help="card directory of the simulated NVML")
+    parser.add_argument("--tenants", type=Path, help="tenant files instead of the shipped ones and those in /etc, /run")
+    parser.add_argument("--bus", help="address of a private bus, on which the user who starts this may call")
+    parser.add_argument("--idle", type=float, default=IDLE_AFTER, help="seconds after which it ends when not called")
+    options = parser.parse_args()
+    set_up_logging()
+    surroundings = Surroundings(
+        bus_address=options.bus,
+        allowed=(lambda: frozenset({os.getuid()})) if options.bus else allowed_users,
+        tenant_layers=(options.tenants,) if options.tenants else DEFAULT_LAYERS,
+        sysfs_root=options.card / "sysfs",
+        network=OWN_NETWORK if options.bus else HOST_NETWORK,
+        idle_after=options.idle,
+        tick=min(1.0, options.idle / 4),
+    )
+    with installed(CardWorld(options.card)):
+        code = asyncio.run(serve(surroundings))
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A private bus with the real helper on it, and a card directory that says who holds VRAM."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusupervisor.bus import names
+from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.simulation.nvml import Allocation, SimulatedCard, SimulatedGpu
+from tests.bus.conftest import PERMISSIVE, PrivateBus, Result, mortal_bus, shared_bus  # noqa: F401  (fixtures)
+from tests.notify_socket import NotifySocket
+
+CARD = SimulatedGpu()
+TENANT = 'title = "App"\n[match]\nunits = ["app.service"]\n[endpoint]\nurl = "http://127.0.0.1:1"\n'
+
+
+@dataclass
+class Bench:
+    """The helper as a process on a private bus, where the user who runs the tests may call it."""
+
+    folder: Path
+    bus: PrivateBus
+    card: SimulatedCard
+    systemd: NotifySocket = field(default_factory=NotifySocket)
+    running: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+
+    @property
+    def tenants(self) -> Path:
+        return self.folder / "tenants"
+
+    def start(self, *, idle: float = 60) -> "subprocess.Popen[bytes]":
+        """Start a helper and wait until it is ready."""
+        since = len(self.systemd.messages)
+        command = [sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", f"--idle={idle}"]
+        command += [f"--card={self.card.directory}", f"--tenants={self.tenants}", f"--bus={self.bus.address}"]
+        environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.systemd.address}
+        with (self.folder / "log").open("ab") as log:
+            self.running.append(subprocess.Popen(command, env=environment, stderr=log))
+        self.systemd.wait_for(lambda told: "READY=1" in told, "READY=1", since)
+        return self.running[-1]
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    async def hold(self, pid: int) -> None:
+        """Let a process hold VRAM."""
+        await asyncio.to_thread(lambda: Allocation(self.card.directory, pid).hold(CARD.uuid, 1 << 30))
+
+    async def facts(self, *keys: ProcessKey, uid: int | None = None) -> Result:
+        """Ask with busctl."""
+        arguments = [str(number) for key in keys for number in (key.pid, key.start_time)]
+        call = ("call", names.HELPER_NAME, names.HELPER_PATH, names.HELPER_NAME, "Facts", "a(ut)", str(len(keys)))
+        return await self.bus.busctl(*call, *arguments, uid=uid)
+
+    async def told(self, *keys: ProcessKey) -> list[dict[str, Any]]:
+        """What it tells."""
+        answer = await self.facts(*keys)
+        return [{name: value["data"] for name, value in entry.items()} for entry in answer.json[0]]
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.wait()
+        self.systemd.close()
+        self.bus.stop()
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    folder = Path(tempfile.mkdtemp(prefix="gpusupervisor-helper-"))
+    folder.chmod(0o755)
+    (folder / "tenants").mkdir()
+    (folder / "tenants/app.toml").write_text(TENANT + 'host-variable = "APP_HOST"\n')
+    card = SimulatedCard(folder / "card")
+    card.write_card([CARD])
+    bench = Bench(folder, PrivateBus(PERMISSIVE), card)
+    yield bench
+    bench.close()
+
+
+async def eventually(probe: Callable[[], object], what: str, within: float = 10) -> None:
+    """Wait until something is so."""
+    try:
+        async with asyncio.timeout(within):
+            while not probe():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"not within {within:g} s: {what}") from None

@@ -1,0 +1,135 @@
+"""The helper's life: it ends when it is not needed, in an order that loses no call, and whatever kills it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+
+from dbus_fast import Message, MessageType
+from dbus_fast.aio import MessageBus
+
+from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
+from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.helper.daemon import Helper, Surroundings
+from tests.bus.conftest import PrivateBus
+from tests.helper.conftest import Bench, eventually
+
+
+async def test_it_ends_when_nobody_has_called_for_long_enough(bench: Bench) -> None:
+    process = bench.start(idle=0.2)
+    assert await asyncio.to_thread(process.wait, 10) == 0
+    assert bench.systemd.messages.index("READY=1") < bench.systemd.messages.index("STOPPING=1")
+    assert "Traceback" not in bench.log
+
+
+async def test_calls_keep_it_running(bench: Bench) -> None:
+    process = bench.start(idle=0.8)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 1.6
+    while loop.time() < until:
+        assert await bench.told() == []
+    assert process.poll() is None
+    assert await asyncio.to_thread(process.wait, 10) == 0
+
+
+async def test_systemd_is_told_before_the_name_is_given_up(bench: Bench) -> None:
+    """Or a call in between would find the name free, the unit running, and nobody."""
+    bus = await MessageBus(bench.bus.address).connect()
+    rule = f"type='signal',member='NameOwnerChanged',arg0='{HELPER_NAME}',arg2=''"
+    freed: list[bool] = []
+
+    def take(message: Message) -> None:
+        if message.member == "NameOwnerChanged":
+            freed.append("STOPPING=1" in bench.systemd.messages)
+
+    bus.add_message_handler(take)
+    add = Message("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "AddMatch", signature="s")
+    add.body = [rule]
+    await bus.call(add)
+    try:
+        bench.start(idle=0.2)
+        await eventually(lambda: freed, "the name is free")
+    finally:
+        bus.disconnect()
+        await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+    assert freed == [True]
+
+
+async def test_a_killed_one_leaves_the_name_to_the_next(bench: Bench) -> None:
+    first = bench.start()
+    first.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(first.wait, 10)
+    bench.start()
+    assert await bench.told() == []
+
+
+async def test_it_ends_at_once_when_told_to(bench: Bench) -> None:
+    process = bench.start()
+    process.terminate()
+    assert await asyncio.to_thread(process.wait, 10) == 0
+    assert bench.systemd.messages[-1] == "STOPPING=1"
+
+
+async def test_without_a_bus_it_fails_and_says_so(bench: Bench) -> None:
+    process = bench.start()
+    bench.bus.process.kill()
+    assert await asyncio.to_thread(process.wait, 10) == 1
+    assert "the connection to the bus is lost" in bench.log
+
+
+class Fan:
+    """A controller that holds something until told."""
+
+    def __init__(self) -> None:
+        self.held = "fan 0"
+        self.ticks = 0
+        self.closed = False
+
+    async def tick(self) -> None:
+        self.ticks += 1
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_what_is_held_keeps_it_running_and_is_let_go_at_the_end(mortal_bus: PrivateBus) -> None:
+    fan = Fan()
+
+    def controllers(_thread: NvmlThread) -> Sequence[Fan]:
+        return [fan]
+
+    helper = Helper(
+        Surroundings(
+            mortal_bus.address,
+            allowed=lambda: frozenset({os.getuid()}),
+            idle_after=0,
+            tick=0.01,
+            controllers=controllers,
+        )
+    )
+    running = asyncio.ensure_future(helper.run())
+    await eventually(lambda: fan.ticks > 5, "it is ticked")
+    assert not running.done(), "idle for long enough, yet it holds a fan"
+    fan.held = ""
+    async with asyncio.timeout(10):
+        assert await running == 0
+    assert fan.closed
+
+
+async def test_a_call_that_comes_while_it_ends_is_told_to_come_again(shared_bus: PrivateBus) -> None:
+    from gpusupervisor.helper.service import HelperService
+
+    service = await HelperService.start(shared_bus.address, None, frozenset({os.getuid()}))  # type: ignore[arg-type]
+    client = await MessageBus(shared_bus.address).connect()
+    try:
+        call = Message(HELPER_NAME, HELPER_PATH, HELPER_NAME, "Facts", signature="a(ut)", body=[[]])
+        answer = asyncio.ensure_future(client.call(call))
+        await client.call(Message("org.freedesktop.DBus", "/", "org.freedesktop.DBus.Peer", "Ping"))
+        await service.leave()
+        reply = await answer
+        assert reply is not None
+        assert (reply.message_type, reply.error_name) == (MessageType.ERROR, "org.gpusupervisor1.Error.Busy")
+    finally:
+        client.disconnect()
+        await client.wait_for_disconnect()  # type: ignore[no-untyped-call]
+        await service.stop()

@@ -1,0 +1,99 @@
+"""What the helper tells, of whom, and to whom: the real process on a real bus, over a simulated card."""
+
+import asyncio
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusupervisor.helper.facts import AT_MOST
+from gpusupervisor.processes.identity import ProcessKey
+from tests.helper.conftest import Bench
+from tests.listeners import NOBODY, key_of, listener
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to have processes and callers of other users")
+OTHER = NOBODY if os.geteuid() == 0 else None
+VARIABLES = {"APP_HOST": "0.0.0.0:9000", "PASSWORD": "secret"}
+
+
+async def test_of_a_holder_it_tells_what_proc_hides_and_only_the_variables_that_are_named(bench: Bench) -> None:
+    bench.start()
+    with listener("127.0.0.1", folder=Path("/tmp"), uid=OTHER, environment=VARIABLES) as (key, ports):
+        await bench.hold(key.pid)
+        answer = await bench.facts(key)
+        (told,) = await bench.told(key)
+    assert told == {
+        "pid": key.pid,
+        "start_time": key.start_time,
+        "executable": os.path.realpath(sys.executable),
+        "working_directory": "/tmp",
+        "listening_ports": list(ports),
+        "environment": {"APP_HOST": "0.0.0.0:9000"} if os.geteuid() == 0 else {},
+    }
+    assert "secret" not in answer.output
+
+
+async def test_of_others_it_tells_nothing(bench: Bench) -> None:
+    bench.start()
+    with listener("127.0.0.1") as (holder, _), listener("127.0.0.1") as (bystander, _):
+        await bench.hold(holder.pid)
+        recycled = ProcessKey(holder.pid, holder.start_time + 1)
+        told = await bench.told(holder, bystander, recycled, ProcessKey(2**31, 5))
+    assert [entry.get("refused") for entry in told] == [None, "holds no VRAM", "is gone", "holds no VRAM"]
+    assert [len(entry) for entry in told[1:]] == [3, 3, 3]
+
+
+async def test_a_port_that_is_opened_later_is_told_later(bench: Bench) -> None:
+    """As ComfyUI does, which takes VRAM seconds before it listens."""
+    bench.start()
+    program = "import socket\ninput()\ns = socket.create_server(('127.0.0.1', 0))\nprint(s.getsockname()[1], flush=1)\n"
+    command = [sys.executable, "-c", f"{program}input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as late:
+        assert late.stdin is not None
+        assert late.stdout is not None
+        key = key_of(late.pid)
+        await bench.hold(late.pid)
+        before = (await bench.told(key))[0]["listening_ports"]
+        late.stdin.write("\n")
+        late.stdin.flush()
+        port = int(late.stdout.readline())
+        after = (await bench.told(key))[0]["listening_ports"]
+        late.communicate("\n")
+    assert (before, after) == ([], [port])
+
+
+async def test_too_many_processes_at_once_are_an_error(bench: Bench) -> None:
+    bench.start()
+    answer = await bench.facts(*[ProcessKey(1, 1)] * (AT_MOST + 1))
+    assert f"at most {AT_MOST}" in answer.errors
+
+
+async def test_without_a_driver_nobody_is_a_holder_and_the_error_says_why(bench: Bench) -> None:
+    await asyncio.to_thread(bench.card.change, library_present=False)
+    bench.start()
+    with listener() as (key, _):
+        answer = await bench.facts(key)
+    assert "Who holds VRAM cannot be read" in answer.errors
+    assert "libnvidia-ml.so.1" in answer.errors
+
+
+@as_root
+@pytest.mark.parametrize("user", ["nobody", "daemon"])
+async def test_other_users_get_nowhere_even_where_the_bus_lets_them(bench: Bench, user: str) -> None:
+    bench.start()
+    uid = pwd.getpwnam(user).pw_uid
+    with listener(uid=uid) as (own, _):
+        await bench.hold(own.pid)
+        refused = await bench.facts(own, uid=uid)
+    assert "Access denied" in refused.errors
+    helper = ("call", "org.gpusupervisor1.Helper", "/org/gpusupervisor1/Helper")
+    for standard in (
+        ("org.freedesktop.DBus.Introspectable", "Introspect"),
+        ("org.freedesktop.DBus.Peer", "Ping"),
+        ("org.freedesktop.DBus.Properties", "GetAll", "s", "org.gpusupervisor1.Helper"),
+    ):
+        assert "Access denied" in (await bench.bus.busctl(*helper, *standard, uid=uid)).errors
+    assert bench.log.count(f"refused a call of user {uid}") == 4, "by the helper itself, and said once a connection"
