@@ -17,6 +17,9 @@ import psutil
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from gpusupervisor.engine_http import EngineHttp
+from tests.http_peer import Peer
+
 MACHINE_VARIABLES = frozenset(
     {
         "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DBUS_STARTER_ADDRESS",
@@ -150,3 +153,20 @@ async def no_tasks_left_behind(request: pytest.FixtureRequest) -> AsyncIterator[
             return
         await asyncio.sleep(0)
     raise AssertionError(f"tasks left behind: {left}")
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    """An HTTP server that answers as a test wants."""
+    peer = Peer()
+    await peer.start()
+    yield peer
+    await peer.stop()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[EngineHttp]:
+    """The client with which engines are asked."""
+    client = EngineHttp()
+    yield client
+    await client.aclose()

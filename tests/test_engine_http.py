@@ -7,7 +7,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -28,21 +27,6 @@ from tests.http_peer import HTML, REDIRECT, Peer, reply
 
 SOON = 2_000_000
 AT_ONCE = 150_000
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
-    peer = Peer()
-    await peer.start()
-    yield peer
-    await peer.stop()
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[EngineHttp]:
-    client = EngineHttp()
-    yield client
-    await client.aclose()
 
 
 async def test_a_json_answer_is_read_whole(peer: Peer, http: EngineHttp) -> None:
