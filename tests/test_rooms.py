@@ -22,7 +22,8 @@ STOREYS = (
     {"arbitration"},
     {"engines"},
     {"models"},
-    {"state", "health"},
+    {"state", "health", "jobs"},
+    {"autotune"},
     {"bus", "privileged_client", "observatory", "world", "supervisor", "daemon"},
     {"helper"},
 )
@@ -35,7 +36,7 @@ PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
-          "state", "health")  # fmt: skip
+          "state", "health", "jobs", "autotune")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[Path, str]]:
