@@ -93,7 +93,7 @@ pip_flags := --quiet --disable-pip-version-check --use-pep517
 	@.ci/packages python3-venv
 	[ -x .venv/bin/pip ] || $(PYTHON) -m venv --clear .venv
 	echo "Installing Python packages in .venv"
-	.venv/bin/pip install $(pip_flags) --editable . $$(.ci/packages --python)
+	.venv/bin/pip install $(pip_flags) --editable ".[dev]"
 	touch $@
 
 # The program and all it depends on, as wheels: install needs no network once they are here.
