@@ -3,6 +3,8 @@
 Never the GPU's whole utilisation: that is somebody's work, not this tenant's.
 """
 
+from abc import ABC, abstractmethod
+
 from gpusupervisor.tenants.activity.probes.base import ProbeContext
 from gpusupervisor.tenants.census import TenantPresence
 
@@ -16,7 +18,7 @@ MIN_CPU_SPAN = 500_000
 """Microseconds between two readings of CPU time below which their difference is noise."""
 
 
-class Watch:
+class Watch(ABC):
     """One sign of life, followed over time. `look` says True (life), False (quiet) or None (cannot tell)."""
 
     def __init__(self) -> None:
@@ -55,8 +57,9 @@ class Watch:
     def _is_new(self, instant: int) -> bool:
         return instant > self.looked_at
 
+    @abstractmethod
     def _live(self, context: ProbeContext, instant: int) -> bool | None:
-        raise NotImplementedError
+        """What the figures of this instant say."""
 
 
 class SmWatch(Watch):
