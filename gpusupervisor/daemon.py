@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
+from gpusupervisor.hardware_client import HardwareClient
 from gpusupervisor.log import set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
@@ -37,6 +39,8 @@ from gpusupervisor.tenants.catalog import load_catalog
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75
 """EX_TEMPFAIL: the driver was upgraded under us; only a new process can load its new library."""
+HELPER_PATIENCE = 5.0
+"""Seconds that the first look waits for the helper."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
 
@@ -77,24 +81,47 @@ class Daemon:
         configuration = await asyncio.to_thread(self._load)
         for problem in configuration.problems:
             _LOG.error("configuration: %s", problem)
-        monitor = GpuMonitor(NvmlReader(self._clock), thread, self._clock, sysfs_root=self._surroundings.sysfs_root)
+        hardware = HardwareClient()
+        monitor = GpuMonitor(
+            NvmlReader(self._clock),
+            thread,
+            self._clock,
+            sysfs_root=self._surroundings.sysfs_root,
+            given_away=lambda: hardware.given_away,
+        )
         hidden = PrivilegedClient(self._clock)
         observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
         switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
         try:
             async with asyncio.TaskGroup() as tasks:
                 supervisor = Supervisor(
-                    configuration, self._load, observatory, http, self._clock, switch, self._announce, tasks
+                    configuration,
+                    self._load,
+                    observatory,
+                    http,
+                    self._clock,
+                    switch,
+                    self._announce,
+                    tasks,
+                    lambda: hardware.controls,
                 )
                 self._bus = await BusService.start(
-                    self._surroundings.bus_address, supervisor, __version__, self._clock, self._surroundings.authority
+                    self._surroundings.bus_address,
+                    supervisor,
+                    hardware,
+                    __version__,
+                    self._clock,
+                    self._surroundings.authority,
                 )
                 loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
                 self._bus.publish(supervisor.before_first_tick())
                 self._notifier.ready()
                 _LOG.info("gpusupervisor %s is ready", __version__)
                 background = [
-                    tasks.create_task(self._tick_for_ever(self._bus, supervisor, thread)),
+                    tasks.create_task(
+                        hardware.follow_for_ever(self._bus.connection, self._bus.emit_control, supervisor.shown)
+                    ),
+                    tasks.create_task(self._tick_for_ever(self._bus, supervisor, thread, hardware)),
                     tasks.create_task(self._notice_loss_of(self._bus)),
                     tasks.create_task(self._reload_when_asked(supervisor)),
                     tasks.create_task(hidden.look_up_for_ever(self._bus.connection, observatory.host_variables)),
@@ -119,7 +146,13 @@ class Daemon:
         if self._bus is not None:
             self._bus.emit(event)
 
-    async def _tick_for_ever(self, bus: BusService, supervisor: Supervisor, thread: NvmlThread) -> None:
+    async def _tick_for_ever(
+        self, bus: BusService, supervisor: Supervisor, thread: NvmlThread, hardware: HardwareClient
+    ) -> None:
+        """Before the first look it must be known what is given away, for to look would be to touch it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HELPER_PATIENCE):
+                await hardware.answered.wait()
         driver_answered = False
         while True:
             state = await supervisor.tick()

@@ -178,7 +178,8 @@ async def ask(bus: MessageBus, keys: Sequence[ProcessKey]) -> dict[ProcessKey, P
 async def _call(bus: MessageBus, asked: list[list[int]]) -> Message | None:
     question = Message(HELPER_NAME, HELPER_PATH, HELPER_NAME, "Facts", signature="a(ut)", body=[asked])
     try:
-        return await asyncio.wait_for(bus.call(question), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            return await bus.call(question)
     except (OSError, EOFError) as error:  # TimeoutError is an OSError
         raise NoAnswer(Sight("failing", f"no answer within {PATIENCE:g} s")) from error
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
+from gpusupervisor.controls import Controls
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
@@ -59,6 +60,8 @@ class State:
     """The line of `systemctl status`."""
     running: Mapping[str, ReleasePlan] = field(default_factory=dict)
     """By GPU: the plan that is being executed."""
+    controls: Controls = field(default_factory=Controls)
+    """What the helper controls."""
 
 
 class Controller(Protocol):

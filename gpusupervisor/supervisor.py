@@ -14,6 +14,7 @@ from gpusupervisor.arbitration.request import interpret, require_tenant, shortco
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.controls import Controls
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import (
     Blocked,
@@ -24,7 +25,15 @@ from gpusupervisor.errors import (
     SupervisorError,
     WontFit,
 )
-from gpusupervisor.health.checks import check_configuration, check_driver, check_gpus, check_helper, check_tenants
+from gpusupervisor.health.checks import (
+    check_configuration,
+    check_drift,
+    check_driver,
+    check_fans,
+    check_gpus,
+    check_helper,
+    check_tenants,
+)
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.settings import Settings
@@ -63,12 +72,17 @@ class Supervisor:
         automatic: AutomaticSwitch,
         announce: Callable[[Event], None],
         tasks: asyncio.TaskGroup,
+        controls: Callable[[], Controls] = Controls,
     ) -> None:
-        """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run."""
+        """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
+
+        controls: tells what the helper controls.
+        """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
+        self._controls = controls
         self._observatory = observatory
         self._clock = clock
         self._automatic = automatic
@@ -153,7 +167,7 @@ class Supervisor:
             self._refused = fresh.problems
             for problem in fresh.problems:
                 _LOG.error("configuration: %s", problem)
-            await self._shown()
+            await self.shown()
             raise InvalidConfiguration(
                 f"The configuration was not reloaded; what was running is kept. {' '.join(fresh.problems)}"
             )
@@ -163,7 +177,7 @@ class Supervisor:
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
         _LOG.info("configuration reloaded: %d tenants are described", len(fresh.catalog.definitions))
-        await self._shown()
+        await self.shown()
 
     async def set_automatic(self, enabled: bool) -> None:
         """Act by itself, or only observe."""
@@ -172,7 +186,7 @@ class Supervisor:
         except OSError as error:
             raise SupervisorError(f"The choice cannot be kept ({error.strerror}), so nothing was changed.") from error
         _LOG.info("now %s", "automatic" if enabled else "observe-only")
-        await self._shown()
+        await self.shown()
 
     def abandon_plans(self) -> None:
         """Stop what is being carried out: nothing more is asked of anybody."""
@@ -190,6 +204,7 @@ class Supervisor:
         return self._arbiter.situation(seen, self._configuration.settings.reserve)
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
+        controls = self._controls()
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
@@ -197,6 +212,8 @@ class Supervisor:
             *check_configuration(self._configuration.problems, self._refused),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
+            *check_fans(controls),
+            *check_drift(controls),
         )
         automatic = self._automatic.on
         return State(
@@ -208,6 +225,7 @@ class Supervisor:
             assessments=assessments,
             engines=self._observatory.engines(seen),
             checks=checks,
+            controls=controls,
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
@@ -228,10 +246,10 @@ class Supervisor:
 
     async def _carry_out(self, plan: ReleasePlan) -> PlanResult:
         result = await self._arbiter.carry_out(plan)
-        await self._shown()
+        await self.shown()
         return result
 
-    async def _shown(self) -> None:
+    async def shown(self) -> None:
         """Wait until a tick that begins from now on is published: a caller sees at once what it has changed."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)

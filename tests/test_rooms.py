@@ -22,9 +22,9 @@ STOREYS = (
     {"arbitration"},
     {"engines"},
     {"models"},
-    {"state", "health", "jobs"},
+    {"state", "controls", "health", "jobs"},
     {"autotune"},
-    {"bus", "privileged_client", "observatory", "world", "supervisor", "daemon"},
+    {"bus", "privileged_client", "hardware_client", "control_answers", "observatory", "world", "supervisor", "daemon"},
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
@@ -36,7 +36,7 @@ PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
-          "state", "health", "jobs", "autotune")  # fmt: skip
+          "state", "controls", "health", "jobs", "autotune")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[Path, str]]:

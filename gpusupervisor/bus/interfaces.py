@@ -89,6 +89,7 @@ ENGINE = Interface(
 
 GPU = Interface(
     f"{BUS_NAME}.Gpu",
+    methods=(method("Detach"), method("Attach")),
     properties=(
         Property("Uuid", "s", "const"),
         Property("Name", "s"),
@@ -107,6 +108,62 @@ GPU = Interface(
         Property("TenantHoldings", "a{st}", gauge=True),
         Property("Reservations", "aa{sv}", "invalidates", gauge=True),
         Property("Plan", "s"),
+    ),
+)
+
+FANS = Interface(
+    f"{BUS_NAME}.Fans",
+    methods=(
+        method("SetAutomatic", "fan:u"),
+        method("SetFixed", "fan:u percent:u"),
+        method("SetCurve", "fan:u points:a(uu) options:a{sv}"),
+    ),
+    properties=(
+        Property("Support", "s"),
+        Property("SupportReason", "s"),
+        Property("Minimum", "t"),
+        Property("Maximum", "t"),
+        Property("Control", "s"),
+        Property("ControlReason", "s"),
+        Property("Fans", "aa{sv}", "invalidates"),
+        Property("ReadAt", "t", "false"),
+    ),
+    signals=(signal("Alert", "cause:s text:s"),),
+)
+
+PROFILE = Interface(
+    f"{BUS_NAME}.Profile",
+    methods=(
+        method("Try", "profile:s confirm_usec:t", "results:aa{sv}"),
+        method("Confirm"),
+        method("Revert", outputs="results:aa{sv}"),
+        method("Apply", "profile:s", "results:aa{sv}"),
+        method("Reset", outputs="results:aa{sv}"),
+        method("CheckDrift", outputs="verdicts:aa{sv}"),
+    ),
+    properties=(
+        Property("Support", "s"),
+        Property("SupportReason", "s"),
+        Property("Capabilities", "aa{sv}", "invalidates"),
+        Property("Profile", "s"),
+        Property("Accepted", "s"),
+        Property("Results", "aa{sv}", "invalidates"),
+        Property("AppliedAt", "t"),
+        Property("Phase", "s"),
+        Property("Distrust", "s"),
+        Property("Problem", "s"),
+        Property("DriftState", "s"),
+        Property("Drift", "aa{sv}", "invalidates"),
+        Property("Trial", "s"),
+        Property("TrialDeadline", "t"),
+        Property("LastTrial", "s"),
+        Property("LastTrialReason", "s"),
+    ),
+    signals=(
+        signal("DriftDetected", "item:s details:a{sv}"),
+        signal("DriftRepaired", "item:s details:a{sv}"),
+        signal("DriftContested", "item:s details:a{sv}"),
+        signal("TrialEnded", "end:s reason:s results:aa{sv}"),
     ),
 )
 

@@ -1,14 +1,12 @@
 """The methods of our interfaces: check the arguments' form, ask the authority, call the controller, show the result."""
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 
-from dbus_fast import DBusError, ErrorType, Variant
+from dbus_fast import Variant
 
 from gpusupervisor.bus import names
-from gpusupervisor.bus.authority import Authority
+from gpusupervisor.bus.admission import Admission
 from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.interfaces import ENGINE, TENANT
 from gpusupervisor.bus.objects import Call, Handlers
@@ -20,8 +18,6 @@ from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine, NoSuchTenant
 from gpusupervisor.state import Controller, State
 
-CALLS_PER_SENDER = 8
-"""Calls of one connection that change something, served at the same time."""
 IDENTIFIER_LIMIT = 256
 DEFINITION_LIMIT = 256 * 1024
 """Characters of a tenant file that is checked."""
@@ -31,13 +27,12 @@ class Methods:
     """Handlers by interface."""
 
     def __init__(
-        self, controller: Controller, authority: Authority, realtime: Realtime, state: Callable[[], State]
+        self, controller: Controller, admission: Admission, realtime: Realtime, state: Callable[[], State]
     ) -> None:
         self._controller = controller
-        self._authority = authority
+        self._admission = admission
         self._realtime = realtime
         self._state = state
-        self._being_served: Counter[str] = Counter()
 
     def manager(self) -> Handlers:
         """Of the root object."""
@@ -72,16 +67,16 @@ class Methods:
 
     async def _make_room(self, call: Call, gpu: str, tenant: str, size: int) -> list[object]:
         _check_request(gpu, tenant, size)
-        async with self._authorized(call, names.ACTION_MAKE_ROOM, tenant):
+        async with self._admission.authorized(call, names.ACTION_MAKE_ROOM, tenant=tenant):
             return [result_details(await self._controller.make_room(gpu, tenant, size))]
 
     async def _reload(self, call: Call) -> list[object]:
-        async with self._authorized(call, names.ACTION_RELOAD):
+        async with self._admission.authorized(call, names.ACTION_RELOAD):
             await self._controller.reload()
         return []
 
     async def _set_automatic(self, call: Call, enabled: bool) -> list[object]:
-        async with self._authorized(call, names.ACTION_SET_AUTOMATIC):
+        async with self._admission.authorized(call, names.ACTION_SET_AUTOMATIC):
             await self._controller.set_automatic(enabled)
         return []
 
@@ -104,7 +99,7 @@ class Methods:
         return await self._release_this(tenant, call)
 
     async def _release_this(self, tenant: str, call: Call) -> list[object]:
-        async with self._authorized(call, names.ACTION_RELEASE, tenant):
+        async with self._admission.authorized(call, names.ACTION_RELEASE, tenant=tenant):
             return [result_details(await self._controller.release(tenant))]
 
     async def _explain(self, _call: Call, tenant: str) -> list[object]:
@@ -118,21 +113,6 @@ class Methods:
         if engine not in self._state().engines:
             raise NoSuchEngine(f"No engine is called {text(engine)!r}; List names those there are")
         return [_variants(ENGINE, engine_view(self._state(), engine))]
-
-    @asynccontextmanager
-    async def _authorized(self, call: Call, action: str, tenant: str = "") -> AsyncIterator[None]:
-        """The body runs only for a caller who may; at most `CALLS_PER_SENDER` at a time for each connection."""
-        if self._being_served[call.sender] >= CALLS_PER_SENDER:
-            raise DBusError(
-                ErrorType.LIMITS_EXCEEDED,
-                f"{CALLS_PER_SENDER} calls of yours are still being served: wait for one of them to return",
-            )
-        self._being_served[call.sender] += 1
-        try:
-            await self._authority.require(call, action, {"tenant": tenant} if tenant else {})
-            yield
-        finally:
-            self._being_served -= Counter([call.sender])  # drops the entry at zero
 
 
 def _variants(interface: Interface, values: Values) -> dict[str, Variant]:

@@ -16,6 +16,9 @@ ACTION_MAKE_ROOM = f"{BUS_NAME}.make-room"
 ACTION_RELEASE = f"{BUS_NAME}.release"
 ACTION_RELOAD = f"{BUS_NAME}.reload"
 ACTION_SET_AUTOMATIC = f"{BUS_NAME}.set-automatic"
+ACTION_CONTROL_FANS = f"{BUS_NAME}.control-fans"
+ACTION_CONTROL_PROFILE = f"{BUS_NAME}.control-profile"
+ACTION_DETACH = f"{BUS_NAME}.detach"
 
 _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()

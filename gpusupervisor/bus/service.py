@@ -1,12 +1,15 @@
 """The bus service: connects, shows the published state, owns the name, and notices when it is lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.bus import interfaces, names
+from gpusupervisor.bus.admission import Admission
 from gpusupervisor.bus.authority import Authority, PolkitAuthority
+from gpusupervisor.bus.control_methods import ControlMethods
+from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.methods import Methods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
@@ -24,8 +27,12 @@ from gpusupervisor.bus.views import (
     tenant_view,
 )
 from gpusupervisor.clock import Clock
+from gpusupervisor.controls import HardwareController
+from gpusupervisor.gpu.sample import GpuSample
 from gpusupervisor.state import Controller, State
 
+Views = dict[Interface, Values]
+"""The properties of an object, by interface."""
 AuthorityFactory = Callable[[MessageBus], Authority]
 
 
@@ -33,13 +40,21 @@ class BusService:
     """The daemon's whole face. Made by `start`."""
 
     def __init__(
-        self, presence: Presence, controller: Controller, version: str, clock: Clock, authority: Authority
+        self,
+        presence: Presence,
+        controller: Controller,
+        hardware: HardwareController,
+        version: str,
+        clock: Clock,
+        authority: Authority,
     ) -> None:
         self._presence = presence
         self._version = version
         self._state = starting()
         self._realtime = SteadyRealtime(clock)
-        self._methods = Methods(controller, authority, self._realtime, lambda: self._state)
+        admission = Admission(authority)
+        self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
+        self._control_methods = ControlMethods(hardware, admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
 
@@ -48,13 +63,14 @@ class BusService:
         cls,
         bus_address: str | None,
         controller: Controller,
+        hardware: HardwareController,
         version: str,
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
     ) -> "BusService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`."""
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, version, clock, authority(presence.bus))
+        service = cls(presence, controller, hardware, version, clock, authority(presence.bus))
         try:
             await presence.own_name()
         except BaseException:
@@ -77,20 +93,33 @@ class BusService:
         tenants = {names.tenant_path(id_): id_ for id_ in state.definitions}
         self._show(
             names.TENANTS_PATH,
-            interfaces.TENANT,
-            {path: tenant_view(state, id_, self._realtime) for path, id_ in tenants.items()},
-            lambda path: self._methods.tenant(tenants[path]),
+            {path: {interfaces.TENANT: tenant_view(state, id_, self._realtime)} for path, id_ in tenants.items()},
+            lambda path: {interfaces.TENANT: self._methods.tenant(tenants[path])},
         )
-        engines = {names.engine_path(id_): engine_view(state, id_) for id_ in state.engines}
-        self._show(names.ENGINES_PATH, interfaces.ENGINE, engines)
-        gpus = {names.gpu_path(gpu.identity.uuid): gpu_view(state, gpu, self._realtime) for gpu in state.sample.gpus}
-        self._show(names.GPUS_PATH, interfaces.GPU, gpus)
+        engines = {names.engine_path(id_): {interfaces.ENGINE: engine_view(state, id_)} for id_ in state.engines}
+        self._show(names.ENGINES_PATH, engines)
+        gpus = {names.gpu_path(gpu.identity.uuid): gpu for gpu in state.sample.gpus}
+        self._show(
+            names.GPUS_PATH,
+            {path: self._gpu_views(state, gpu) for path, gpu in gpus.items()},
+            lambda path: self._gpu_handlers(gpus[path].identity.uuid),
+        )
         server.flush(dead_band(state))
 
     def emit(self, event: Event) -> None:
         """Tell listeners of an event."""
         member, body = signal_of(event, self._realtime)
         self._server.emit(names.ROOT, interfaces.MANAGER, member, body)
+
+    def emit_control(self, gpu: str, member: str, body: Sequence[object]) -> None:
+        """Tell listeners of an event of what the helper controls, as its signal named it."""
+        path = names.gpu_path(gpu)
+        if path not in self._server.paths(names.GPUS_PATH):
+            return
+        if member == "FanAlert":
+            self._server.emit(path, interfaces.FANS, "Alert", body)
+        else:
+            self._server.emit(path, interfaces.PROFILE, member, body)
 
     async def wait_lost(self) -> str:
         """Waits until the connection or the name is lost, and says which: there is no way on but to exit."""
@@ -108,19 +137,36 @@ class BusService:
         export(names.ENGINES_PATH, interfaces.ENGINES, self._methods.engines())
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
 
+    def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
+        uuid = gpu.identity.uuid
+        return {
+            interfaces.GPU: gpu_view(state, gpu, self._realtime),
+            interfaces.FANS: fans_view(state.controls, uuid),
+            interfaces.PROFILE: profile_view(state.controls, uuid),
+        }
+
+    def _gpu_handlers(self, uuid: str) -> dict[Interface, Handlers]:
+        methods = self._control_methods
+        return {
+            interfaces.GPU: methods.gpu(uuid),
+            interfaces.FANS: methods.fans(uuid),
+            interfaces.PROFILE: methods.profile(uuid),
+        }
+
     def _show(
         self,
         prefix: str,
-        interface: Interface,
-        views: dict[str, Values],
-        handlers: Callable[[str], Handlers] = lambda _path: {},
+        objects: dict[str, Views],
+        handlers: Callable[[str], Mapping[Interface, Handlers]] = lambda _path: {},
     ) -> None:
         """Make the objects below a path exactly those of `views`."""
         there = self._server.paths(prefix)
-        for path in there - views.keys():
+        for path in there - objects.keys():
             self._server.unexport(path)
-        for path, values in views.items():
-            if path in there:
-                self._server.update(path, interface, values)
-            else:
-                self._server.export(path, interface, handlers(path), values)
+        for path, views in objects.items():
+            offered = {} if path in there else handlers(path)
+            for interface, values in views.items():
+                if path in there:
+                    self._server.update(path, interface, values)
+                else:
+                    self._server.export(path, interface, offered.get(interface), values)

@@ -41,6 +41,7 @@ def _sizes(values: Mapping[str, int]) -> dict[str, int]:
 _CONVERTERS: Mapping[str, Callable[[Any], object]] = {
     "s": text,
     "t": size,
+    "x": lambda value: min(max(value, -(2**63)), 2**63 - 1),
     "u": lambda value: min(max(value, 0), 2**32 - 1),
     "b": bool,
     "as": _texts,

@@ -36,6 +36,16 @@ async def show_tenants(client: Client, _: argparse.Namespace) -> None:
     print(render.tenant_table(_of(await client.objects(), "Tenant")))
 
 
+async def show_fans(client: Client, _: argparse.Namespace) -> None:
+    """The fans of every GPU."""
+    print(render.fans(_gpus(await client.objects(), "Fans")))
+
+
+async def show_profiles(client: Client, _: argparse.Namespace) -> None:
+    """The profile of every GPU, whether it stands, and what could be set."""
+    print(render.profiles(_gpus(await client.objects(), "Profile")))
+
+
 async def make_plan(client: Client, options: argparse.Namespace) -> None:
     """Ask for a plan; nothing is done."""
     made = await client.call("PlanRelease", "sst", [options.gpu, options.tenant, options.size])
@@ -111,6 +121,12 @@ def _of(objects: dict[str, dict[str, dict[str, Any]]], interface: str) -> list[d
     return [interfaces[name] for _, interfaces in sorted(objects.items()) if name in interfaces]
 
 
+def _gpus(objects: dict[str, dict[str, dict[str, Any]]], interface: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every GPU's name with the properties of one of its interfaces."""
+    gpus = [interfaces for _, interfaces in sorted(objects.items()) if f"{BUS_NAME}.Gpu" in interfaces]
+    return [(each[f"{BUS_NAME}.Gpu"]["Name"], each[f"{BUS_NAME}.{interface}"]) for each in gpus]
+
+
 def _read(file: Path) -> str:
     try:
         if file.stat().st_size > LONGEST_FILE:
@@ -142,6 +158,12 @@ def parser() -> argparse.ArgumentParser:
         run=show_status
     )
     commands.add_parser("tenants", help="every tenant: activity, holding, need").set_defaults(run=show_tenants)
+    commands.add_parser("fans", help="every fan: what is wanted of it, and whether it follows").set_defaults(
+        run=show_fans
+    )
+    commands.add_parser("profile", help="power and clocks: what is set, whether it stands, what can be").set_defaults(
+        run=show_profiles
+    )
     for name, run, what in (
         ("plan", make_plan, "show what would be released, and who is in the way; nothing is done"),
         ("make-room", make_room, "plan, carry it out, and measure"),

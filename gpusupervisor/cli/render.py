@@ -104,6 +104,59 @@ def tenant_table(tenants: Iterable[Properties]) -> str:
     return table(rows, ("TENANT", "ACTIVITY", "HOLDS", "NEEDS", "RECLAIMABLE", "", "WHY"))
 
 
+def fans(gpus: Iterable[tuple[str, Properties]]) -> str:
+    """The fans of each GPU."""
+    parts = []
+    for name, shown in gpus:
+        lines = [f"{safe(name)}: {safe(shown['Control'] or shown['Support'])}"]
+        if reason := shown["ControlReason"] or shown["SupportReason"]:
+            lines[0] += f" - {safe(reason)}"
+        if shown["Fans"]:
+            rows = [(f["fan"], _wanted(f), _percent(f), f.get("rpm", "?"), f["verdict"] or "?") for f in shown["Fans"]]
+            lines.append(table(rows, ("FAN", "WANTED", "SPEED", "RPM", "")))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) or "no GPU is known"
+
+
+def profiles(gpus: Iterable[tuple[str, Properties]]) -> str:
+    """The profile of each GPU."""
+    return "\n\n".join(_profile(name, shown) for name, shown in gpus) or "no GPU is known"
+
+
+def _wanted(fan: Properties) -> str:
+    if fan["mode"] == "fixed":
+        return f"{fan['percent']} %"
+    if fan["mode"] == "curve":
+        return ", ".join(f"{degrees} °C {percent} %" for degrees, percent in fan["points"])
+    return str(fan["mode"])
+
+
+def _percent(fan: Properties) -> str:
+    return f"{fan['speed']} %" if "speed" in fan else "?"
+
+
+def _profile(name: str, shown: Properties) -> str:
+    state = f"{shown['Phase']}, {shown['DriftState'] or 'not checked yet'}" if shown["Profile"] else "no profile"
+    lines = [f"{safe(name)}: {safe(shown['SupportReason']) if shown['Support'] != 'supported' else state}"]
+    lines += [f"! {safe(shown[key])}" for key in ("Distrust", "Problem") if shown[key]]
+    if shown["Trial"]:
+        lines.append(f"on trial: {safe(shown['Trial'])}")
+    verdicts = {verdict["item"]: verdict for verdict in shown["Drift"]}
+    results = {result["item"]: result for result in shown["Results"]}
+    rows = []
+    for ability in shown["Capabilities"]:
+        item = ability["item"]
+        result, verdict = results.get(item), verdicts.get(item)
+        wanted = result["accepted"] or result["asked"] if result else "-"
+        why = (verdict and verdict["detail"]) or (result and result["detail"]) or ability["reason"]
+        rows.append((item, wanted, verdict["verdict"] if verdict else "", ability["support"], _range(ability), why))
+    return "\n".join([*lines, table(rows, ("ITEM", "SET", "", "CAN BE", "RANGE", "")) if rows else ""]).rstrip()
+
+
+def _range(ability: Properties) -> str:
+    return f"{ability['minimum']}..{ability['maximum']}" if "minimum" in ability and "maximum" in ability else ""
+
+
 def plan(made: Properties) -> str:
     """A release plan: what would be done, or who is in the way."""
     lines = [safe(made["summary"])]
@@ -128,7 +181,7 @@ def result(ended: Properties) -> str:
 
 
 def event(member: str, body: Sequence[Any]) -> str:
-    """One line for a signal of the manager."""
+    """One line for a signal of ours."""
     match member, body:
         case "ReleasePlanned", [plan_id, made]:
             return f"{safe(plan_id)} planned: {safe(made['summary'])}"
@@ -138,6 +191,16 @@ def event(member: str, body: Sequence[Any]) -> str:
             return f"{safe(plan_id)} {safe(tenant)} {outcome}: {safe(details['detail'])}"
         case "ReleaseFinished", [plan_id, outcome, freed, _]:
             return f"{safe(plan_id)} finished, {outcome}: {size(freed)} came back"
+        case "DriftDetected", [item, details]:
+            return f"{safe(item)} has drifted: {safe(details['detail'])}"
+        case "DriftRepaired", [item, details]:
+            return f"{safe(item)} was set again: {safe(details['accepted'])}"
+        case "DriftContested", [item, details]:
+            return f"{safe(item)} is not set any more: {safe(details['detail'])}"
+        case "TrialEnded", [end, reason, _]:
+            return f"the trial of a profile has ended, {safe(end)}: {safe(reason)}"
+        case "Alert", [_, text]:
+            return safe(text)
     return f"{member} {safe(body)}"
 
 

@@ -1,6 +1,7 @@
 """The GPUs as the rest of the program sees them: asynchronous, never blocking, never raising for the driver."""
 
 import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpusupervisor.clock import Clock
@@ -10,7 +11,7 @@ from gpusupervisor.gpu.errors import plain
 from gpusupervisor.gpu.nvml_thread import DriverUnresponsive, NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
-from gpusupervisor.gpu.sample import GpuSample, Sample
+from gpusupervisor.gpu.sample import GpuIdentity, GpuSample, Sample
 from gpusupervisor.gpu.session import DriverSession
 
 CLOSING_DEADLINE = 2.0
@@ -27,9 +28,10 @@ class GpuMonitor:
         *,
         sysfs_root: Path = SYSFS_PCI_DEVICES,
         deadline: float = 5.0,
+        given_away: Callable[[], Mapping[str, GpuIdentity]] = dict,
     ) -> None:
-        """deadline: seconds that one sample may take."""
-        self._session = DriverSession(reader, clock, sysfs_root)
+        """deadline: seconds that one sample may take. given_away: GPUs that are not to be touched, by UUID."""
+        self._session = DriverSession(reader, clock, sysfs_root, given_away)
         self._thread = thread
         self._clock = clock
         self._deadline = deadline

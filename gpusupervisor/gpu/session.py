@@ -3,7 +3,8 @@
 Synchronous, and for the NVML thread alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gpusupervisor.clock import MICROSECONDS, Clock
@@ -18,6 +19,7 @@ from gpusupervisor.gpu.sleep_gate import SleepGate
 
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
 """How often sysfs is searched for GPUs that came or went."""
+GIVEN_AWAY = "given away, so it is left alone until Attach is called"
 PERSISTENT = 3
 """Samples in a row in which every GPU fails, after which NVML is initialised again."""
 
@@ -25,8 +27,17 @@ PERSISTENT = 3
 class DriverSession:
     """What every sample is taken from."""
 
-    def __init__(self, reader: NvmlReader, clock: Clock, sysfs_root: Path) -> None:
+    def __init__(
+        self,
+        reader: NvmlReader,
+        clock: Clock,
+        sysfs_root: Path,
+        given_away: Callable[[], Mapping[str, GpuIdentity]] = dict,
+    ) -> None:
+        """given_away: tells, from the NVML thread, the GPUs that are to be treated as if they slept, by UUID."""
         self._reader = reader
+        self._given_away = given_away
+        self._given: Mapping[str, GpuIdentity] = {}
         self._clock = clock
         self._root = sysfs_root
         self._gate = SleepGate()
@@ -41,8 +52,11 @@ class DriverSession:
     def sample(self, fresh_processes: bool, utilization: bool, needed: bool) -> Sample:
         """All GPUs now. Never raises for the driver's errors: they are states."""
         now = self._clock.now()
+        self._let_go_of_given()
         power = self._look_at_devices(now)
-        asleep = frozenset(device.pci_bus_id for device in power if device.asleep)
+        asleep = frozenset(device.pci_bus_id for device in power if device.asleep) | self._given_places()
+        if self._given and asleep.issuperset(self._present) and self._known.keys() <= self._given.keys():
+            return self._leave_alone(now)
         if not self._gate.may_open(now, power, needed=needed, vacant=self._vacant):
             return self._leave_alone(now)
         if self._reader.is_open and self._backoff.due(now):
@@ -63,7 +77,7 @@ class DriverSession:
         if identity is None:
             raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: see the GPUs that gpusupervisorctl status lists")
         pci = identity.pci_bus_id
-        asleep = bool(pci) and read_power(self._root, pci).asleep
+        asleep = uuid in self._given or (bool(pci) and read_power(self._root, pci).asleep)
         if asleep or self._status.state == "asleep":
             return self._unread(identity, "asleep", "")
         if not self._reader.is_open:
@@ -85,7 +99,22 @@ class DriverSession:
             if found != self._present:
                 self._present = found
                 self._reader.close()  # NVML knows only the GPUs of its initialisation
-        return tuple(read_power(self._root, pci) for pci in self._present)
+        places = self._given_places()
+        power = (read_power(self._root, pci) for pci in self._present)
+        return tuple(
+            replace(device, runtime_status="suspended") if device.pci_bus_id in places else device for device in power
+        )
+
+    def _let_go_of_given(self) -> None:
+        """Handles of what was given away since the last sample are dropped; it stays known."""
+        given = self._given_away()
+        if given.keys() - self._given.keys():
+            self._reader.close()
+        self._given = given
+        self._known = {**self._known, **given}
+
+    def _given_places(self) -> frozenset[str]:
+        return frozenset(identity.pci_bus_id for identity in self._given.values())
 
     def _leave_alone(self, now: int) -> Sample:
         self._reader.close()
@@ -158,6 +187,7 @@ class DriverSession:
         )
 
     def _unread(self, identity: GpuIdentity, state: GpuState, detail: str) -> GpuSample:
+        detail = GIVEN_AWAY if identity.uuid in self._given else detail
         return GpuSample(identity, state, self._clock.now(), detail=detail)
 
     def _compose(self, now: int, gpus: Iterable[GpuSample]) -> Sample:

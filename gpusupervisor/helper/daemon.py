@@ -3,12 +3,12 @@
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from gpusupervisor import __version__
 from gpusupervisor.bus.presence import BusUnavailable
@@ -16,8 +16,12 @@ from gpusupervisor.clock import SystemClock
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.helper.callers import allowed_users
+from gpusupervisor.helper.control import GpuEvent
+from gpusupervisor.helper.controllers import Controls, Folders
 from gpusupervisor.helper.facts import FactTeller, Holders
+from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
+from gpusupervisor.helper.sleep import SleepWatch
 from gpusupervisor.helper.variables import named_variables
 from gpusupervisor.log import set_up_logging
 from gpusupervisor.notify import Notifier
@@ -27,33 +31,22 @@ from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
 EXIT_BUS_LOST = 1
 TICK = 1.0
 """Seconds between two looks at what is held, and two signs of life to systemd."""
+AGAIN = 0.5
+"""Seconds until what was told to end is told so again: a library may lose a cancellation, and systemd would wait."""
 IDLE_AFTER = 60.0
 """Seconds without a call after which it ends, unless something is held."""
 
 _LOG = logging.getLogger(__name__)
 
 
-class Controller(Protocol):
-    """Something that the helper controls for as long as it is wanted: fans, a profile, a trial."""
-
-    @property
-    def held(self) -> str:
-        """What it holds, in a few words for a person, which keeps the helper running; empty for nothing."""
-
-    async def tick(self) -> None:
-        """Do what is due. Called once a second; must not raise, and not take long."""
-
-    async def close(self) -> None:
-        """Let go of everything, leaving the hardware safe. Called once, at the end."""
+SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
+DEFAULT_STATE = "/var/lib/gpusupervisor-helper"
 
 
-Controllers = Callable[[NvmlThread], Sequence[Controller]]
-"""Makes the controllers, which share the one thread that may call NVML."""
-
-
-def no_controllers(_thread: NvmlThread) -> Sequence[Controller]:
-    """Nothing is controlled."""
-    return ()
+def unit_folders() -> Folders:
+    """The folders that the unit gives."""
+    state, runtime = os.environ.get("STATE_DIRECTORY"), os.environ.get("RUNTIME_DIRECTORY")
+    return Folders(Path(state or DEFAULT_STATE), Path(runtime or DEFAULT_DIRECTORY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class Surroundings:
     """The process whose network is the machine's."""
     idle_after: float = IDLE_AFTER
     tick: float = TICK
-    controllers: Controllers = field(default=no_controllers)
+    folders: Callable[[], Folders] = unit_folders
 
 
 class Helper:
@@ -81,6 +74,7 @@ class Helper:
         self._clock = SystemClock()
         self._notifier = Notifier(self._clock)
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._service: HelperService | None = None
 
     async def run(self) -> int:
         """Serve until told to stop, or until nobody needs it; returns the exit code. Raises `BusUnavailable`."""
@@ -88,43 +82,62 @@ class Helper:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._finish, 0)
         surroundings, thread = self._surroundings, NvmlThread(self._clock)
+        controls = Controls(
+            thread, self._clock, surroundings.sysfs_root, surroundings.folders(), self._tell, surroundings.tick
+        )
         teller = FactTeller(
-            Holders(thread, self._clock, surroundings.sysfs_root),
+            Holders(thread, self._clock, surroundings.sysfs_root, lambda: controls.given_away.gpus),
             lambda: named_variables(surroundings.tenant_layers),
             network=surroundings.network,
         )
         allowed = await asyncio.to_thread(surroundings.allowed)
-        controllers = surroundings.controllers(thread)
         try:
-            service = await HelperService.start(surroundings.bus_address, teller, allowed)
+            await controls.prepare()
+            self._service = service = await HelperService.start(
+                surroundings.bus_address, teller, controls, self._clock, allowed
+            )
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    self._notifier.ready()
-                    background = [
-                        tasks.create_task(self._tick_for_ever(service, controllers)),
-                        tasks.create_task(self._notice_loss_of(service)),
-                    ]
-                    code = await self._end
-                    for task in background:
-                        task.cancel()
+                code = await self._serve(service, controls)
             finally:
                 self._notifier.stopping()
                 await service.stop()
         finally:
-            for controller in controllers:
-                await controller.close()
+            await controls.close()
             await thread.close()
+        return code
+
+    async def _serve(self, service: HelperService, controls: Controls) -> int:
+        background: list[asyncio.Task[None]] = []
+        async with asyncio.TaskGroup() as tasks:
+
+            def spawn(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+                background.append(tasks.create_task(work))
+                return background[-1]
+
+            address = self._surroundings.bus_address or os.environ.get("DBUS_SYSTEM_BUS_ADDRESS", SYSTEM_BUS)
+            spawn(controls.run(spawn))
+            spawn(SleepWatch(address, controls.before_sleep, controls.after_sleep).run())
+            spawn(self._tick_for_ever(service, controls))
+            spawn(self._notice_loss_of(service))
+            self._notifier.ready()
+            code = await self._end
+            while left := [task for task in background if not task.done()]:
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left, timeout=AGAIN)
         return code
 
     def _finish(self, code: int) -> None:
         if not self._end.done():
             self._end.set_result(code)
 
-    async def _tick_for_ever(self, service: HelperService, controllers: Sequence[Controller]) -> None:
+    def _tell(self, gpu: str, event: GpuEvent) -> None:
+        if self._service is not None:
+            self._service.tell(gpu, event)
+
+    async def _tick_for_ever(self, service: HelperService, controls: Controls) -> None:
         while True:
-            for controller in controllers:
-                await controller.tick()
-            held = [controller.held for controller in controllers if controller.held]
+            held = controls.held
             self._notifier.status(f"controls {', '.join(held)}" if held else "nothing is controlled")
             self._notifier.alive()
             idle = asyncio.get_running_loop().time() - service.last_call

@@ -1,7 +1,7 @@
 """What the helper tells of processes: of those that hold VRAM as it reads itself, and of nobody else."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from gpusupervisor.errors import GpuUnavailable, InvalidArgument
 from gpusupervisor.gpu.nvml_thread import DriverUnresponsive, NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
-from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.gpu.sample import GpuIdentity, Sample
 from gpusupervisor.gpu.session import DriverSession
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.inside import HOST_NETWORK, read_inside
@@ -28,9 +28,16 @@ Refusal = Literal["holds no VRAM", "is gone", "cannot be read"]
 class Holders:
     """Which processes hold VRAM. NVML is opened for the answer and closed after it, so that GPUs can sleep."""
 
-    def __init__(self, thread: NvmlThread, clock: Clock, sysfs_root: Path = SYSFS_PCI_DEVICES) -> None:
+    def __init__(
+        self,
+        thread: NvmlThread,
+        clock: Clock,
+        sysfs_root: Path = SYSFS_PCI_DEVICES,
+        given_away: Callable[[], Mapping[str, GpuIdentity]] = dict,
+    ) -> None:
+        """given_away: GPUs that are not to be touched."""
         self._thread = thread
-        self._session = DriverSession(NvmlReader(clock), clock, sysfs_root)
+        self._session = DriverSession(NvmlReader(clock), clock, sysfs_root, given_away)
 
     async def pids(self) -> frozenset[int]:
         """Their PIDs now; sleeping GPUs are left alone. Raises GpuUnavailable."""

@@ -8,9 +8,13 @@ from dbus_fast import Variant
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.bus.objects import Call, ObjectServer
 from gpusupervisor.bus.presence import Presence
+from gpusupervisor.clock import Clock
 from gpusupervisor.errors import Busy
 from gpusupervisor.helper.callers import Callers
+from gpusupervisor.helper.control import GpuEvent
+from gpusupervisor.helper.controllers import Controls
 from gpusupervisor.helper.facts import FactTeller, Told
+from gpusupervisor.helper.hardware_calls import HardwareCalls, signal_of
 from gpusupervisor.helper.interface import HELPER
 from gpusupervisor.processes.identity import ProcessKey
 
@@ -18,7 +22,9 @@ from gpusupervisor.processes.identity import ProcessKey
 class HelperService:
     """Made by `start`."""
 
-    def __init__(self, presence: Presence, teller: FactTeller, allowed: frozenset[int]) -> None:
+    def __init__(
+        self, presence: Presence, teller: FactTeller, controls: Controls, clock: Clock, allowed: frozenset[int]
+    ) -> None:
         self._presence = presence
         self._callers = Callers(presence.bus, allowed)
         self._server = ObjectServer(presence.bus, HELPER_PATH, self._admit)
@@ -26,16 +32,19 @@ class HelperService:
         self._leaving = False
         self.last_call = asyncio.get_running_loop().time()
         """When it was last called by somebody who may (or was started): seconds of the event loop's clock."""
-        self._server.export(HELPER_PATH, HELPER, {"Facts": self._facts})
+        handlers = {"Facts": self._facts, **HardwareCalls(controls, clock).handlers()}
+        self._server.export(HELPER_PATH, HELPER, handlers)
 
     @classmethod
-    async def start(cls, bus_address: str | None, teller: FactTeller, allowed: frozenset[int]) -> "HelperService":
+    async def start(
+        cls, bus_address: str | None, teller: FactTeller, controls: Controls, clock: Clock, allowed: frozenset[int]
+    ) -> "HelperService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
 
         allowed: uids that may call.
         """
         presence = await Presence.connect(bus_address, HELPER_NAME)
-        service = cls(presence, teller, allowed)
+        service = cls(presence, teller, controls, clock, allowed)
         try:
             await presence.own_name()
         except BaseException:
@@ -46,6 +55,11 @@ class HelperService:
     async def wait_lost(self) -> str:
         """Waits until the connection or the name is lost, and says which."""
         return await self._presence.wait_lost()
+
+    def tell(self, gpu: str, event: GpuEvent) -> None:
+        """Tell listeners of something that happened to a GPU."""
+        member, body = signal_of(gpu, event)
+        self._server.emit(HELPER_PATH, HELPER, member, body)
 
     async def leave(self) -> None:
         """Give the name up: from now on calls activate a new helper. Those that came until then are refused.

@@ -97,7 +97,8 @@ class SleepWatch:
         bus = MessageBus(bus_address=self._address, negotiate_unix_fd=True)
         told: asyncio.Queue[tuple[str | None, bool]] = asyncio.Queue()
         try:
-            await asyncio.wait_for(bus.connect(), ANSWER)
+            async with asyncio.timeout(ANSWER):  # wait_for would pass over a cancellation that comes with the answer
+                await bus.connect()
             bus.add_message_handler(lambda message: _take(message, told))
             rule = (
                 f"type='signal',sender='{LOGIND}',path='{LOGIND_PATH}',interface='{MANAGER}',member='PrepareForSleep'"
@@ -107,7 +108,8 @@ class SleepWatch:
             self._inhibitor = await _inhibit(bus)
             while True:
                 try:
-                    sender, start = await asyncio.wait_for(told.get(), self._look)
+                    async with asyncio.timeout(self._look):
+                        sender, start = await told.get()
                 except TimeoutError:
                     if not bus.connected:
                         raise LogindError("the connection to the system bus broke") from None
@@ -163,7 +165,8 @@ def _take(message: Message, told: "asyncio.Queue[tuple[str | None, bool]]") -> N
 
 
 async def _call(bus: MessageBus, message: Message) -> Message:
-    reply = await asyncio.wait_for(bus.call(message), ANSWER)
+    async with asyncio.timeout(ANSWER):
+        reply = await bus.call(message)
     if reply is None:
         raise LogindError("no answer")
     if reply.message_type is MessageType.ERROR:

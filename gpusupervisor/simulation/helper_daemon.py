@@ -11,8 +11,10 @@ import os
 import sys
 from pathlib import Path
 
+from gpusupervisor.helper import restore_fans
 from gpusupervisor.helper.callers import allowed_users
-from gpusupervisor.helper.daemon import IDLE_AFTER, Surroundings, serve
+from gpusupervisor.helper.controllers import Folders
+from gpusupervisor.helper.daemon import IDLE_AFTER, Surroundings, serve, unit_folders
 from gpusupervisor.log import set_up_logging
 from gpusupervisor.processes.inside import HOST_NETWORK, OWN_NETWORK
 from gpusupervisor.simulation.nvml import CardWorld, installed
@@ -26,8 +28,14 @@ def main() -> None:
     parser.add_argument("--tenants", type=Path, help="tenant files instead of the shipped ones and those in /etc, /run")
     parser.add_argument("--bus", help="address of a private bus, on which the user who starts this may call")
     parser.add_argument("--idle", type=float, default=IDLE_AFTER, help="seconds after which it ends when not called")
+    parser.add_argument("--folder", type=Path, help="with state and runtime in it, instead of those of the unit")
+    parser.add_argument("--restore-fans", action="store_true", help="only do what the unit does after it was killed")
     options = parser.parse_args()
+    if options.restore_fans:
+        with installed(CardWorld(options.card)):
+            sys.exit(restore_fans.main([str(options.folder / "runtime")] if options.folder else []))
     set_up_logging()
+    own = Folders(options.folder / "state", options.folder / "runtime", os.getuid()) if options.folder else None
     surroundings = Surroundings(
         bus_address=options.bus,
         allowed=(lambda: frozenset({os.getuid()})) if options.bus else allowed_users,
@@ -36,6 +44,7 @@ def main() -> None:
         network=OWN_NETWORK if options.bus else HOST_NETWORK,
         idle_after=options.idle,
         tick=min(1.0, options.idle / 4),
+        folders=(lambda: own) if own else unit_folders,
     )
     with installed(CardWorld(options.card)):
         code = asyncio.run(serve(surroundings))

@@ -13,7 +13,7 @@ from gpusupervisor.bus.service import BusService
 from tests.benchmarks.conftest import Report
 from tests.bus.builders import GIB, FakeClock, make_state
 from tests.bus.conftest import PERMISSIVE, PrivateBus
-from tests.bus.fakes import FakeController, FixedAuthority
+from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
 pytestmark = pytest.mark.benchmark_suite
 Benchmark = Callable[..., Any]
@@ -32,7 +32,9 @@ class Face:
         return self._loop.run_until_complete(work)
 
     async def _start(self) -> BusService:
-        return await BusService.start(self._address, FakeController(), "1", FakeClock(), lambda _bus: FixedAuthority())
+        return await BusService.start(
+            self._address, FakeController(), FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+        )
 
     async def _connect(self) -> MessageBus:
         return await MessageBus(self._address).connect()

@@ -15,6 +15,7 @@ from gpusupervisor.arbitration.situation import (
     StepResult,
     TenantSituation,
 )
+from gpusupervisor.controls import Ability, Controls, DriftVerdict, FanState, GpuControls, SettingResult
 from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuMemory, GpuSample, Sample
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.state import Check, EngineStatus, State
@@ -125,6 +126,32 @@ def _situation(tenant: str, where: TenantPresence, state: ActivityState) -> Tena
 
 def _engines(tenants: Mapping[str, object]) -> dict[str, EngineStatus]:
     return {t: EngineStatus(t, t, t.title(), "http://127.0.0.1:1", True, "0.12.0", "") for t in tenants}
+
+
+def make_controls(**changes: object) -> Controls:
+    """What the helper tells of the card: a curve, a power limit that has drifted, an offset nobody can read."""
+    card = GpuControls(
+        identity=GpuIdentity(CARD, "NVIDIA GeForce RTX 4090", "0000:01:00.0"),
+        condition="ok",
+        abilities=(
+            Ability("fans", "supported", "", 30, 100),
+            Ability("power-limit", "supported", "", 150_000, 480_000, 450_000),
+            Ability("offset-graphics", "unverifiable", "this driver does not report it", -500, 500, 0),
+        ),
+        fans=(
+            FanState(0, "curve", None, ((40, 30), (80, 100)), {"hysteresis": 3}, "manual", "ok", 48, 48, 1500),
+            FanState(1, "automatic", policy="automatic", verdict="ok", speed=35),
+        ),
+        fan_control="controlling",
+        read_at=EPOCH,
+        profile='{"power-limit": "300W"}',
+        accepted='{"power-limit": "300W"}',
+        results=(SettingResult("power-limit", True, "300 W", "300 W", ""),),
+        applied_at=EPOCH,
+        phase="settled",
+        drift=(DriftVerdict("power-limit", "drifted", "reset-to-default", "300 W", "450 W", "reset to the default"),),
+    )
+    return Controls({CARD: replace(card, **changes)}, "")  # type: ignore[arg-type]
 
 
 def make_plan(plan_id: str = "p1", *, sufficient: bool = True) -> ReleasePlan:

@@ -19,7 +19,7 @@ from gpusupervisor.bus import names
 from gpusupervisor.bus.authority import Authority
 from gpusupervisor.bus.service import BusService
 from tests.bus.builders import FakeClock
-from tests.bus.fakes import FakeController, FixedAuthority
+from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
 NOBODY = 65534
 PERMISSIVE = """\
@@ -132,18 +132,23 @@ def controller() -> FakeController:
     return FakeController()
 
 
+@pytest.fixture
+def hardware() -> FakeHardware:
+    return FakeHardware()
+
+
 Starter = Callable[..., Awaitable[BusService]]
 
 
 @pytest.fixture
-async def start(shared_bus: PrivateBus, controller: FakeController) -> AsyncIterator[Starter]:
+async def start(shared_bus: PrivateBus, controller: FakeController, hardware: FakeHardware) -> AsyncIterator[Starter]:
     """Starts services that are stopped after the test."""
     started: list[BusService] = []
 
     async def start_one(
         authority: Callable[[MessageBus], Authority] = lambda _bus: FixedAuthority(), bus: PrivateBus = shared_bus
     ) -> BusService:
-        service = await BusService.start(bus.address, controller, "1.2.3", FakeClock(), authority)
+        service = await BusService.start(bus.address, controller, hardware, "1.2.3", FakeClock(), authority)
         started.append(service)
         return service
 

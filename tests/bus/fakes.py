@@ -10,8 +10,12 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.arbitration.situation import PlanResult, ReleasePlan
 from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
+from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult
 from gpusupervisor.errors import Blocked, NoSuchTenant
 from tests.bus.builders import make_plan, make_result
+
+RESULT = SettingResult("power-limit", True, "300 W", "300 W", "")
+VERDICT = DriftVerdict("power-limit", "drifted", "reset-to-default", "300 W", "450 W", "reset to the default, 450 W")
 
 
 class FakeController:
@@ -59,6 +63,51 @@ class FakeController:
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         self._note("check_definition", name, text)
         return ("title is missing",)
+
+
+class FakeHardware:
+    """Notes what it is asked, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.failure: BaseException | None = None
+
+    def _note(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.failure:
+            raise self.failure
+
+    async def set_fan(self, gpu: str, fan: int, wish: FanWish) -> None:
+        self._note("set_fan", gpu, fan, wish)
+
+    async def try_profile(self, gpu: str, document: str, within: int) -> tuple[SettingResult, ...]:
+        self._note("try_profile", gpu, document, within)
+        return (RESULT,)
+
+    async def confirm(self, gpu: str) -> None:
+        self._note("confirm", gpu)
+
+    async def revert(self, gpu: str) -> tuple[SettingResult, ...]:
+        self._note("revert", gpu)
+        return (RESULT,)
+
+    async def apply_profile(self, gpu: str, document: str) -> tuple[SettingResult, ...]:
+        self._note("apply_profile", gpu, document)
+        return (RESULT,)
+
+    async def reset_profile(self, gpu: str) -> tuple[SettingResult, ...]:
+        self._note("reset_profile", gpu)
+        return (RESULT,)
+
+    async def check_drift(self, gpu: str) -> tuple[DriftVerdict, ...]:
+        self._note("check_drift", gpu)
+        return (VERDICT,)
+
+    async def detach(self, gpu: str) -> None:
+        self._note("detach", gpu)
+
+    async def attach(self, gpu: str) -> None:
+        self._note("attach", gpu)
 
 
 class FixedAuthority:

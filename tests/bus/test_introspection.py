@@ -21,6 +21,8 @@ OBJECTS = {
     "Engines": names.ENGINES_PATH,
     "Engine": names.engine_path("ollama"),
     "Gpu": names.gpu_path(CARD),
+    "Fans": names.gpu_path(CARD),
+    "Profile": names.gpu_path(CARD),
     "Health": names.HEALTH_PATH,
 }
 

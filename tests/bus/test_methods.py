@@ -5,7 +5,7 @@ import pytest
 from dbus_fast import Message, MessageFlag, MessageType, Variant
 
 from gpusupervisor.bus import names
-from gpusupervisor.bus.methods import CALLS_PER_SENDER
+from gpusupervisor.bus.admission import CALLS_PER_SENDER
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import NoSuchGpu
 from tests.bus.builders import CARD, GIB, make_state

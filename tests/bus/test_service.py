@@ -14,7 +14,7 @@ from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import BusService
 from tests.bus.builders import CARD, EPOCH, GIB, MIB, FakeClock, make_plan, make_result, make_state
 from tests.bus.conftest import PERMISSIVE, Client, PrivateBus, Starter
-from tests.bus.fakes import FakeController, FixedAuthority
+from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
 PROPERTIES = "org.freedesktop.DBus.Properties"
 
@@ -48,19 +48,21 @@ async def test_properties_show_the_last_published_state(start: Starter, shared_b
 async def test_a_taken_name_is_a_clear_error(start: Starter, shared_bus: PrivateBus) -> None:
     await start()
     with pytest.raises(BusUnavailable, match=r"org\.gpusupervisor1 is taken by another process"):
-        await BusService.start(shared_bus.address, FakeController(), "1", FakeClock(), lambda _bus: FixedAuthority())
+        await BusService.start(
+            shared_bus.address, FakeController(), FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+        )
 
 
 async def test_no_bus_is_a_clear_error() -> None:
     with pytest.raises(BusUnavailable, match="Cannot connect to the system bus"):
-        await BusService.start(None, FakeController(), "1", FakeClock())
+        await BusService.start(None, FakeController(), FakeHardware(), "1", FakeClock())
 
 
 async def test_a_name_that_the_policy_withholds_is_a_clear_error() -> None:
     bus = PrivateBus(PERMISSIVE.replace('<allow own="*"/>', '<deny own="*"/>'))
     try:
         with pytest.raises(BusUnavailable, match=r"org\.gpusupervisor1\.conf"):
-            await BusService.start(bus.address, FakeController(), "1", FakeClock())
+            await BusService.start(bus.address, FakeController(), FakeHardware(), "1", FakeClock())
     finally:
         bus.stop()
 

@@ -9,7 +9,7 @@ import pytest
 from gpusupervisor.bus.service import BusService
 from tests.bus.builders import FakeClock
 from tests.bus.conftest import PERMISSIVE, PrivateBus, Result
-from tests.bus.fakes import FakeController, FixedAuthority
+from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
 Run = Callable[..., Awaitable[Result]]
 COMMAND = (sys.executable, "-m", "gpusupervisor.cli.main")
@@ -42,7 +42,7 @@ def authority() -> FixedAuthority:
 
 @pytest.fixture
 async def service(bus: PrivateBus, controller: FakeController, authority: FixedAuthority) -> AsyncIterator[BusService]:
-    one = await BusService.start(bus.address, controller, "1.2.3", FakeClock(), lambda _bus: authority)
+    one = await BusService.start(bus.address, controller, FakeHardware(), "1.2.3", FakeClock(), lambda _bus: authority)
     yield one
     await one.stop()
 

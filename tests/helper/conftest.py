@@ -42,6 +42,7 @@ class Bench:
         since = len(self.systemd.messages)
         command = [sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", f"--idle={idle}"]
         command += [f"--card={self.card.directory}", f"--tenants={self.tenants}", f"--bus={self.bus.address}"]
+        command += [f"--folder={self.folder}"]
         environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.systemd.address}
         with (self.folder / "log").open("ab") as log:
             self.running.append(subprocess.Popen(command, env=environment, stderr=log))
@@ -51,6 +52,27 @@ class Bench:
     @property
     def log(self) -> str:
         return (self.folder / "log").read_text()
+
+    def kill(self) -> None:
+        """End the helper as the kernel does when memory is short."""
+        self.running[-1].kill()
+        self.running[-1].wait()
+
+    def restore_fans(self) -> str:
+        """What the unit's ExecStopPost= does; what it prints."""
+        command = [sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", "--restore-fans"]
+        command += [f"--card={self.card.directory}", f"--folder={self.folder}"]
+        return subprocess.run(command, env={}, check=True, capture_output=True, text=True).stderr
+
+    async def ask(self, member: str, signature: str = "", *arguments: str, uid: int | None = None) -> Result:
+        """Call a method of the helper with busctl."""
+        call = ("call", names.HELPER_NAME, names.HELPER_PATH, names.HELPER_NAME, member)
+        return await self.bus.busctl(*call, *((signature, *arguments) if signature else ()), uid=uid)
+
+    async def state(self) -> dict[str, Any]:
+        """What it tells of the card."""
+        told: dict[str, Any] = bare((await self.ask("State")).json[0])
+        return dict(told[CARD.uuid])
 
     async def hold(self, pid: int) -> None:
         """Let a process hold VRAM."""
@@ -76,11 +98,21 @@ class Bench:
         shutil.rmtree(self.folder)
 
 
+def bare(value: Any) -> Any:
+    """A value of busctl's JSON without its variants."""
+    if isinstance(value, dict):
+        if value.keys() == {"type", "data"}:
+            return bare(value["data"])
+        return {key: bare(item) for key, item in value.items()}
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     folder = Path(tempfile.mkdtemp(prefix="gpusupervisor-helper-"))
     folder.chmod(0o755)
-    (folder / "tenants").mkdir()
+    for name in ("tenants", "state", "runtime"):
+        (folder / name).mkdir(mode=0o700)
     (folder / "tenants/app.toml").write_text(TENANT + 'host-variable = "APP_HOST"\n')
     card = SimulatedCard(folder / "card")
     card.write_card([CARD])

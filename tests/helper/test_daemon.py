@@ -3,14 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
 
 from dbus_fast import Message, MessageType
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
-from gpusupervisor.gpu.nvml_thread import NvmlThread
-from gpusupervisor.helper.daemon import Helper, Surroundings
+from gpusupervisor.clock import SystemClock
 from tests.bus.conftest import PrivateBus
 from tests.helper.conftest import Bench, eventually
 
@@ -77,49 +75,16 @@ async def test_without_a_bus_it_fails_and_says_so(bench: Bench) -> None:
     assert "the connection to the bus is lost" in bench.log
 
 
-class Fan:
-    """A controller that holds something until told."""
-
-    def __init__(self) -> None:
-        self.held = "fan 0"
-        self.ticks = 0
-        self.closed = False
-
-    async def tick(self) -> None:
-        self.ticks += 1
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-async def test_what_is_held_keeps_it_running_and_is_let_go_at_the_end(mortal_bus: PrivateBus) -> None:
-    fan = Fan()
-
-    def controllers(_thread: NvmlThread) -> Sequence[Fan]:
-        return [fan]
-
-    helper = Helper(
-        Surroundings(
-            mortal_bus.address,
-            allowed=lambda: frozenset({os.getuid()}),
-            idle_after=0,
-            tick=0.01,
-            controllers=controllers,
-        )
-    )
-    running = asyncio.ensure_future(helper.run())
-    await eventually(lambda: fan.ticks > 5, "it is ticked")
-    assert not running.done(), "idle for long enough, yet it holds a fan"
-    fan.held = ""
-    async with asyncio.timeout(10):
-        assert await running == 0
-    assert fan.closed
-
-
 async def test_a_call_that_comes_while_it_ends_is_told_to_come_again(shared_bus: PrivateBus) -> None:
     from gpusupervisor.helper.service import HelperService
 
-    service = await HelperService.start(shared_bus.address, None, frozenset({os.getuid()}))  # type: ignore[arg-type]
+    service = await HelperService.start(
+        shared_bus.address,
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        SystemClock(),
+        frozenset({os.getuid()}),
+    )
     client = await MessageBus(shared_bus.address).connect()
     try:
         call = Message(HELPER_NAME, HELPER_PATH, HELPER_NAME, "Facts", signature="a(ut)", body=[[]])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dbus_fast.aio import MessageBus
 
+from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable
 from gpusupervisor.helper.facts import Told
 from gpusupervisor.helper.service import HelperService
@@ -91,7 +92,13 @@ async def client(shared_bus: PrivateBus, clock: StillClock, proc: Path) -> Async
 
 @asynccontextmanager
 async def helper(bus: PrivateBus, teller: Teller, *allowed: int) -> AsyncIterator[HelperService]:
-    service = await HelperService.start(bus.address, teller, frozenset(allowed or {os.getuid()}))  # type: ignore[arg-type]
+    service = await HelperService.start(
+        bus.address,
+        teller,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        SystemClock(),
+        frozenset(allowed or {os.getuid()}),
+    )
     try:
         yield service
     finally:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument
-from gpusupervisor.helper.daemon import Controller
 from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftRepaired
 from gpusupervisor.helper.fans.controller import FanController
 from gpusupervisor.helper.profile.access import NvmlAccess
@@ -465,13 +464,6 @@ async def test_the_fan_loop_and_the_profile_fit_each_other(station: Station, tmp
     assert loop.settings() == {0: FanSetting("fixed", 70), 1: FanSetting()}
     await restore(access, loop, before)
     assert loop.settings() == {0: FanSetting(), 1: FanSetting()}
-
-
-async def test_the_keeper_is_a_controller_of_the_helper(station: Station) -> None:
-    controller: Controller = station.keeper
-    await controller.tick()
-    await controller.close()
-    assert controller.held == ""
 
 
 async def test_what_fails_when_a_trial_is_taken_back_is_tried_again(station: Station) -> None:

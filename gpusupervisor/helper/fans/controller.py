@@ -54,6 +54,8 @@ class FanController:
         self._unavailable = ""
         self._told: set[str] = set()
         """Alerts of conditions that last and have been told."""
+        self.held = False
+        """Fans are in our hands, or are to be: as of the last tick or setting."""
 
     async def control(self, settings: Mapping[int, FanSetting]) -> None:
         """Want these settings from the next tick on, fans that are not named automatic. Ends a fail-safe.
@@ -108,6 +110,7 @@ class FanController:
 
     def _want(self, settings: dict[int, FanSetting]) -> None:
         self._settings, self._curves, self._safety, self._changes = settings, {}, Safety(), []
+        self.held = bool(settings or self._hands.held)
 
     def _tick(self, now: int) -> FanReport:
         if self._backoff.waiting(now):
@@ -123,6 +126,7 @@ class FanController:
                 self._backoff.failed(now)
             return FanReport(self.uuid, now, "unavailable", self._unavailable)
         self._backoff.succeeded()
+        self.held = bool(self._settings or self._hands.held)
         return report
 
     def _release(self, now: int) -> FanReport:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +30,22 @@ class Xid:
     """NVIDIA's number, e.g. 79: the GPU has fallen off the bus."""
 
 
+def every_gpu() -> None:
+    """Nothing is to be left alone."""
+
+
 class HardwareSession:
     """NVML over time. Whoever meets a lifecycle error closes it, and opens it again with a back-off of his own."""
 
-    def __init__(self, *, may_write: bool = True) -> None:
-        """may_write: False keeps even the capability probe from writing (what stands, to see whether it is taken)."""
+    def __init__(self, *, may_write: bool = True, which: Callable[[], tuple[str, ...] | None] = every_gpu) -> None:
+        """may_write: False keeps even the capability probe from writing (what stands, to see whether it is taken).
+
+        which: tells, when NVML is opened, the PCI bus ids of the GPUs that may be touched; None for all. Looking one
+        up wakes it.
+        """
         self._may_write = may_write
+        self._which = which
+        self._opened_with: tuple[str, ...] | None = None
         self.is_open = False
         self.generation = 0
         """Counts initialisations: what was found out about a GPU holds for one."""
@@ -50,7 +61,7 @@ class HardwareSession:
         self.is_open = True
         self.generation += 1
         try:
-            handles = [self._add(index) for index in range(ask("nvmlDeviceGetCount"))]
+            handles = self._find()
         except DriverError:
             self.close()
             raise
@@ -69,6 +80,12 @@ class HardwareSession:
         with contextlib.suppress(DriverError):
             ask("nvmlShutdown")
 
+    def reopen_when_others_may_be_touched(self) -> None:
+        """NVML is opened, anew where other GPUs may be touched than when it was opened; raises DriverError."""
+        if self.is_open and self._which() != self._opened_with:
+            self.close()
+        self.open()
+
     def identities(self) -> tuple[GpuIdentity, ...]:
         """The GPUs of this initialisation, ordered by PCI bus id."""
         return tuple(
@@ -79,6 +96,9 @@ class HardwareSession:
         """A GPU by its UUID, NVML opened when it is not; raises NoSuchGpu, or DriverError when it cannot be opened."""
         self.open()
         found = self._gpus.get(uuid)
+        if found is None:
+            self.reopen_when_others_may_be_touched()
+            found = self._gpus.get(uuid)
         if found is None:
             raise NoSuchGpu(f"The NVIDIA driver has no GPU {plain(uuid)!r} now: see gpusupervisorctl status")
         return found
@@ -94,10 +114,16 @@ class HardwareSession:
             found.append(Xid(self._pointers.get(_address(event.device), ""), int(event.eventData)))
         return tuple(found)
 
-    def _add(self, index: int) -> object | None:
+    def _find(self) -> list[object | None]:
+        which = self._opened_with = self._which()
+        if which is None:
+            return [self._add("nvmlDeviceGetHandleByIndex", index) for index in range(ask("nvmlDeviceGetCount"))]
+        return [self._add("nvmlDeviceGetHandleByPciBusId", pci) for pci in which]
+
+    def _add(self, lookup: str, which: int | str) -> object | None:
         """The handle; None for a GPU that cannot be opened and is left out: the others can be controlled."""
         try:
-            handle: object = ask("nvmlDeviceGetHandleByIndex", index)
+            handle: object = ask(lookup, which)
             identity = identify(handle)
         except DriverError as error:
             if error.ends_session:

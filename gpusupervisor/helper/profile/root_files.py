@@ -21,6 +21,11 @@ class RootFolder:
         self._path = path
         self._owner = owner
 
+    def names(self) -> list[str]:
+        """The names of all files. Raises UntrustedFile, OSError."""
+        with self._folder() as folder:
+            return sorted(os.listdir(folder))
+
     def read(self, name: str) -> str | None:
         """The text of a file; None when there is none. Raises UntrustedFile, OSError."""
         with self._folder() as folder:

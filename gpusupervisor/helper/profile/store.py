@@ -22,6 +22,7 @@ from gpusupervisor.helper.values import ItemResult, Profile
 Stored = TypeVar("Stored")
 
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_FILE = re.compile(rf"(profile|trial)-(?P<gpu>{_UUID.pattern})\.json", re.ASCII)
 _PHASES: Sequence[Phase] = ("applying", "unconfirmed", "settled")
 _LATEST = UNKNOWN - 1
 
@@ -35,6 +36,14 @@ class ProfileStore:
 
     def __init__(self, folder: Path, owner: int = 0) -> None:
         self._folder = RootFolder(folder, owner)
+
+    def gpus(self) -> frozenset[str]:
+        """The UUIDs of the GPUs that have a profile or a running trial."""
+        try:
+            names = self._folder.names()
+        except (UntrustedFile, OSError) as error:
+            raise StoreError(f"Stored profiles are not used: {error}") from error
+        return frozenset(match["gpu"] for name in names if (match := _FILE.fullmatch(name)))
 
     def load(self, gpu: str) -> Record | None:
         """The profile of a GPU; None when it has none."""
@@ -91,9 +100,14 @@ class ProfileStore:
             ) from error
 
 
+def is_uuid(gpu: str) -> bool:
+    """Whether a file can be named after this GPU."""
+    return _UUID.fullmatch(gpu) is not None
+
+
 def _name(kind: str, gpu: str) -> str:
     """A GPU's UUID is the only part of a file's name that comes from outside."""
-    if not _UUID.fullmatch(gpu):
+    if not is_uuid(gpu):
         raise InvalidArgument("The GPU's UUID does not look like one, so no file can be named after it")
     return f"{kind}-{gpu}.json"
 

@@ -1,0 +1,219 @@
+"""The supervisor's way to what the helper controls: asks it when something changed, and hands callers' wishes over.
+
+The helper is started for its state once, when the supervisor starts (then it applies what is stored); after that it is
+asked only while it runs, and started only for what a caller wants. Whoever stops it means it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from dbus_fast import Message, MessageFlag, MessageType, Variant
+from dbus_fast.aio import MessageBus
+
+from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
+from gpusupervisor.bus.names import ERROR_PREFIX, HELPER_NAME, HELPER_PATH
+from gpusupervisor.control_answers import parse_results, parse_state, parse_verdicts
+from gpusupervisor.controls import Controls, DriftVerdict, FanWish, SettingResult
+from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.gpu.sample import GpuIdentity
+
+PATIENCE = 45.0
+"""Seconds for an answer: the helper may have to start, and the driver to be asked several times."""
+ATTEMPTS = 2
+"""One more when the helper was just about to end."""
+AGAIN_AFTER = 30.0
+"""Seconds until a helper that has failed is asked for its state again, the first time."""
+LONGEST_PAUSE = 600.0
+NOBODY_THERE = ("ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", "UnitMasked", "NoSuchUnit")
+"""Last parts of the errors by which the bus and systemd say that there is no helper."""
+LONGEST_TEXT = 4096
+"""Characters of an error that is passed on."""
+MISSING = "the helper is not there (systemctl status gpusupervisor-helper), so nothing can be set"
+OPTION_TYPES = {"hysteresis": "u", "spin-down-delay": "t", "zero-rpm-below": "u"}
+EVENTS = {
+    "DriftDetected": "ssa{sv}",
+    "DriftRepaired": "ssa{sv}",
+    "DriftContested": "ssa{sv}",
+    "TrialEnded": "sssaa{sv}",
+    "FanAlert": "sss",
+}
+"""The helper's signals that are passed on, with their signatures."""
+
+Announce = Callable[[str, str, Sequence[object]], None]
+"""Takes a GPU's UUID, the helper's signal, and the rest of its body."""
+Shown = Callable[[], Awaitable[None]]
+
+_LOG = logging.getLogger(__name__)
+_ERRORS: Mapping[str, type[SupervisorError]] = {
+    f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__()
+}
+
+
+class HardwareClient:
+    """The supervisor's `HardwareController`."""
+
+    def __init__(self) -> None:
+        self.controls = Controls()
+        """What is known; replaced and never changed."""
+        self.given_away: Mapping[str, GpuIdentity] = {}
+        """GPUs that are to be left alone, by UUID; replaced and never changed, so that any thread may read it."""
+        self.answered = asyncio.Event()
+        """The first question has come to an end, well or not."""
+        self._bus: MessageBus | None = None
+        self._shown: Shown | None = None
+        self._owner = ""
+        self._wanted = asyncio.Event()
+        self._asking = asyncio.Lock()
+
+    async def follow_for_ever(self, bus: MessageBus, announce: Announce, shown: Shown) -> None:
+        """Keep up with the helper. shown: waits until what is known by then is published."""
+        self._bus, self._shown = bus, shown
+
+        def take(message: Message) -> None:
+            if message.message_type is MessageType.SIGNAL:
+                self._take(message, announce)
+
+        bus.add_message_handler(take)
+        try:
+            for rule in (
+                f"type='signal',sender='{HELPER_NAME}',path='{HELPER_PATH}',interface='{HELPER_NAME}'",
+                f"type='signal',sender='{DRIVER_NAME}',member='NameOwnerChanged',arg0='{HELPER_NAME}'",
+            ):
+                await bus.call(driver_call("AddMatch", rule))
+            await self._refresh(start_helper=True)
+            self.answered.set()
+            pause = AGAIN_AFTER
+            while True:
+                try:
+                    async with asyncio.timeout(pause if self._is_failing else None):
+                        await self._wanted.wait()
+                except TimeoutError:
+                    pause = min(pause * 2, LONGEST_PAUSE)
+                self._wanted.clear()
+                before = self.controls
+                await self._refresh(start_helper=self._is_failing and not self._owner)
+                if self.controls != before:
+                    await shown()
+                if not self._is_failing:
+                    pause = AGAIN_AFTER
+        finally:
+            self.answered.set()
+            bus.remove_message_handler(take)
+
+    async def set_fan(self, gpu: str, fan: int, wish: FanWish) -> None:
+        """See `HardwareController`."""
+        options = {name: Variant(OPTION_TYPES[name], value) for name, value in wish.options.items()}
+        body = [gpu, fan, wish.mode, wish.percent, [list(point) for point in wish.points], options]
+        await self._do("SetFan", "susua(uu)a{sv}", body)
+
+    async def try_profile(self, gpu: str, document: str, within: int) -> tuple[SettingResult, ...]:
+        """See `HardwareController`."""
+        return parse_results(await self._do("TryProfile", "sst", [gpu, document, within], "aa{sv}"))
+
+    async def confirm(self, gpu: str) -> None:
+        """See `HardwareController`."""
+        await self._do("Confirm", "s", [gpu])
+
+    async def revert(self, gpu: str) -> tuple[SettingResult, ...]:
+        """See `HardwareController`."""
+        return parse_results(await self._do("Revert", "s", [gpu], "aa{sv}"))
+
+    async def apply_profile(self, gpu: str, document: str) -> tuple[SettingResult, ...]:
+        """See `HardwareController`."""
+        return parse_results(await self._do("ApplyProfile", "ss", [gpu, document], "aa{sv}"))
+
+    async def reset_profile(self, gpu: str) -> tuple[SettingResult, ...]:
+        """See `HardwareController`."""
+        return parse_results(await self._do("ResetProfile", "s", [gpu], "aa{sv}"))
+
+    async def check_drift(self, gpu: str) -> tuple[DriftVerdict, ...]:
+        """See `HardwareController`."""
+        return parse_verdicts(await self._do("CheckDrift", "s", [gpu], "aa{sv}"))
+
+    async def detach(self, gpu: str) -> None:
+        """See `HardwareController`."""
+        await self._do("Detach", "s", [gpu])
+
+    async def attach(self, gpu: str) -> None:
+        """See `HardwareController`."""
+        await self._do("Attach", "s", [gpu])
+
+    @property
+    def _is_failing(self) -> bool:
+        """It is worth to ask again although nothing was heard: a helper that is not installed is none of these."""
+        return self.controls.problem not in ("", MISSING)
+
+    def _take(self, message: Message, announce: Announce) -> None:
+        """A signal came; only the bus, and whoever has the helper's name, are believed."""
+        if message.sender == DRIVER_NAME and message.member == "NameOwnerChanged" and message.body[0] == HELPER_NAME:
+            self._owner = message.body[2]
+            held = any(gpu.is_held for gpu in self.controls.gpus.values())
+            if self._owner or held:
+                self._wanted.set()
+        elif message.sender == self._owner and message.interface == HELPER_NAME:
+            if message.member == "Changed":
+                self._wanted.set()
+            elif message.member in EVENTS and message.signature == EVENTS[message.member]:
+                announce(message.body[0], message.member, message.body[1:])
+
+    async def _do(
+        self, member: str, signature: str, body: list[object], answer: str = ""
+    ) -> list[Mapping[str, Variant]]:
+        """Have something done, and what came of it shown before the caller is answered."""
+        reply = await self._call(member, signature, body, answer)
+        await self._refresh(start_helper=True)
+        if self._shown is not None:
+            await self._shown()
+        return list(reply.body[0]) if answer else []
+
+    async def _refresh(self, *, start_helper: bool) -> None:
+        """Ask for the state; one question at a time, or the older answer might be taken for the newer. Never raises."""
+        async with self._asking:
+            try:
+                reply = await self._call("State", "", [], "a{sa{sv}}", start_helper=start_helper)
+            except SupervisorError as error:
+                if str(error) != self.controls.problem:
+                    _LOG.warning("what is controlled is not known: %s", error)
+                self.controls = Controls(self.controls.gpus, str(error))
+                return
+            self._owner = reply.sender or ""
+            self.controls = Controls(parse_state(reply.body[0]), "")
+            self.given_away = {
+                uuid: gpu.identity for uuid, gpu in self.controls.gpus.items() if gpu.condition == "given-away"
+            }
+
+    async def _call(
+        self, member: str, signature: str, body: list[object], answer: str, *, start_helper: bool = True
+    ) -> Message:
+        """The reply. Raises the helper's error as ours, GpuUnavailable when there is no helper that answers."""
+        if self._bus is None:
+            raise GpuUnavailable("The supervisor is only just starting: try again in a second")
+        flags = MessageFlag.NONE if start_helper else MessageFlag.NO_AUTOSTART
+        reply: Message | None = None
+        for _ in range(ATTEMPTS):
+            question = Message(
+                HELPER_NAME, HELPER_PATH, HELPER_NAME, member, signature=signature, body=body, flags=flags
+            )
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    reply = await self._bus.call(question)
+            except (OSError, EOFError) as error:  # TimeoutError is an OSError
+                raise GpuUnavailable(f"the helper did not answer within {PATIENCE:g} s") from error
+            if reply is None or reply.error_name != f"{ERROR_PREFIX}{Busy.code}":
+                break
+        if reply is None or reply.message_type is not MessageType.METHOD_RETURN or reply.signature != answer:
+            raise _failure(reply)
+        return reply
+
+
+def _failure(reply: Message | None) -> SupervisorError:
+    """The helper's error as ours."""
+    name = (reply and reply.error_name) or ""
+    text = harmless(str(reply.body[0]), LONGEST_TEXT) if reply and reply.signature.startswith("s") else name
+    if name in _ERRORS:
+        return _ERRORS[name](text)
+    if name.endswith(NOBODY_THERE):
+        return GpuUnavailable(MISSING)
+    return GpuUnavailable(f"the helper failed: {text or 'it answered nonsense'}")

@@ -1,0 +1,55 @@
+"""`gpusupervisorctl fans` and `profile`: what is set, whether it stands, and why something cannot be."""
+
+from dataclasses import replace
+
+from gpusupervisor.bus.service import BusService
+from gpusupervisor.cli import render
+from gpusupervisor.controls import Controls
+from tests.bus.builders import make_controls, make_state
+from tests.cli.conftest import Run
+from tests.cli.test_render import NASTY, is_harmless
+
+
+async def test_fans_are_listed_with_what_is_wanted_of_them(ctl: Run, service: BusService) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    lines = (await ctl("fans")).output.splitlines()
+    assert lines[0] == "NVIDIA GeForce RTX 4090: controlling"
+    assert lines[2].split() == ["0", "40", "°C", "30", "%,", "80", "°C", "100", "%", "48", "%", "1500", "ok"]
+    assert lines[3].split() == ["1", "automatic", "35", "%", "?", "ok"]
+
+
+async def test_a_profile_is_shown_setting_by_setting(ctl: Run, service: BusService) -> None:
+    service.publish(replace(make_state(), controls=make_controls(distrust="the machine went down")))
+    shown = (await ctl("profile")).output
+    assert "NVIDIA GeForce RTX 4090: settled, drifted" in shown
+    assert "! the machine went down" in shown
+    (line,) = (line for line in shown.splitlines() if line.startswith("power-limit"))
+    assert line.split()[:5] == ["power-limit", "300", "W", "drifted", "supported"]
+    assert "150000..480000" in line
+    assert "this driver does not report it" in shown
+
+
+async def test_without_the_helper_both_say_so(ctl: Run, service: BusService) -> None:
+    service.publish(replace(make_state(), controls=Controls({}, "the helper is not there")))
+    for command in ("fans", "profile"):
+        shown = await ctl(command)
+        assert shown.status == 0
+        assert "the helper is not there" in shown.output
+
+
+def test_without_a_gpu_that_is_said() -> None:
+    assert render.fans(()) == render.profiles(()) == "no GPU is known"
+
+
+def test_events_are_one_line_each_and_harmless() -> None:
+    for member, body in (
+        ("DriftDetected", ["power-limit", {"detail": NASTY}]),
+        ("DriftRepaired", ["power-limit", {"accepted": "300 W"}]),
+        ("DriftContested", ["power-limit", {"detail": NASTY}]),
+        ("TrialEnded", ["timed-out", NASTY, []]),
+        ("Alert", ["critical", NASTY]),
+    ):
+        line = render.event(member, body)
+        assert is_harmless(line)
+        assert "\n" not in line
+        assert "{" not in line

@@ -1,0 +1,169 @@
+"""Whom the controls touch, and for how long NVML is open, on a simulated card in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gpusupervisor.clock import SystemClock
+from gpusupervisor.errors import GpuUnavailable
+from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.helper.control import GpuEvent
+from gpusupervisor.helper.controllers import Controls, Folders
+from gpusupervisor.helper.values import FanSetting, Profile
+from gpusupervisor.simulation.nvml import SimulatedGpu, World, installed
+from tests.gpu.machine import FakeSysfs
+from tests.helper.conftest import eventually
+
+FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
+GPU = SimulatedGpu().uuid
+OTHER = "GPU-22222222-2222-3333-4444-555555555555"
+FIXED = FanSetting("fixed", percent=60)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with installed(World([SimulatedGpu()])) as world:
+        yield world
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> FakeSysfs:
+    return FakeSysfs(tmp_path / "sys")
+
+
+class Station:
+    """Controls that run."""
+
+    def __init__(self, folder: Path, sysfs: FakeSysfs) -> None:
+        for name in ("state", "runtime"):
+            (folder / name).mkdir(mode=0o700, exist_ok=True)
+        folders = Folders(folder / "state", folder / "runtime", folder.stat().st_uid)
+        self.thread = NvmlThread()
+        self.events: list[tuple[str, GpuEvent]] = []
+        self.controls = Controls(self.thread, SystemClock(), sysfs.root, folders, self._take, 0.01)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _take(self, gpu: str, event: GpuEvent) -> None:
+        self.events.append((gpu, event))
+
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        self._tasks.append(asyncio.ensure_future(work))
+        return self._tasks[-1]
+
+    async def condition(self, gpu: str = GPU) -> str:
+        return {shown.identity.uuid: shown.condition for shown in await self.controls.look()}[gpu]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.controls.close()
+        await self.thread.close()
+
+
+@asynccontextmanager
+async def running(folder: Path, sysfs: FakeSysfs) -> AsyncIterator[Station]:
+    station = Station(folder, sysfs)
+    await station.controls.prepare()
+    station.spawn(station.controls.run(station.spawn))
+    try:
+        yield station
+    finally:
+        await station.close()
+
+
+async def test_nvml_is_open_while_something_is_held_and_not_longer(
+    world: World, tmp_path: Path, sysfs: FakeSysfs
+) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station:
+        assert world.references == 0
+        await station.controls.look()
+        assert world.references == 0
+        async with station.controls.gpu(GPU) as gpu:
+            await gpu.set_fan(0, FIXED)
+        assert world.references == 1
+        assert station.controls.held == ["fans of NVIDIA GeForce RTX 4090"]
+        async with station.controls.gpu(GPU) as gpu:
+            await gpu.set_fan(0, FanSetting())
+        assert world.references == 0
+        assert station.controls.held == []
+
+
+async def test_a_gpu_that_sleeps_is_not_touched(world: World, tmp_path: Path, sysfs: FakeSysfs) -> None:
+    sysfs.add(status="suspended")
+    async with running(tmp_path, sysfs) as station:
+        assert await station.controls.look() == ()
+        sysfs.set_status(FIRST, "active")
+        assert await station.condition() == "ok"
+        sysfs.set_status(FIRST, "suspended")
+        touched = world.touched[GPU]
+        assert await station.condition() == "asleep"
+        async with station.controls.gpu(GPU) as gpu:
+            with pytest.raises(GpuUnavailable, match="sleeps and is not woken"):
+                await gpu.set_fan(0, FIXED)
+        assert world.touched[GPU] == touched
+
+
+async def test_beside_a_gpu_that_sleeps_another_is_controlled(world: World, tmp_path: Path, sysfs: FakeSysfs) -> None:
+    world.gpus.append(SimulatedGpu(OTHER, pci="00000000:02:00.0"))
+    sysfs.add(FIRST, "suspended")
+    sysfs.add(SECOND)
+    async with running(tmp_path, sysfs) as station:
+        async with station.controls.gpu(OTHER) as gpu:
+            await gpu.set_fan(0, FIXED)
+        assert world.settings_of(world.gpus[1]).fans[0].manual
+        assert world.touched[GPU] == 0
+        sysfs.set_status(FIRST, "active")
+        async with station.controls.gpu(GPU) as gpu:
+            await gpu.set_fan(1, FIXED)
+        assert world.settings_of(world.gpus[0]).fans[1].manual
+        await eventually(lambda: world.settings_of(world.gpus[1]).fans[0].manual, "the other is still controlled")
+
+
+async def test_a_stored_profile_waits_until_its_gpu_is_awake(world: World, tmp_path: Path, sysfs: FakeSysfs) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station, station.controls.gpu(GPU) as gpu:
+        await gpu.apply(Profile(300_000))
+    world.reload_driver()
+    sysfs.set_status(FIRST, "suspended")
+    touched = world.touched[GPU]
+    async with running(tmp_path, sysfs) as station:
+        assert station.controls.held, "so that it is not forgotten"
+        await asyncio.sleep(0.1)
+        assert world.touched[GPU] == touched
+        sysfs.set_status(FIRST, "active")
+        await eventually(lambda: world.settings_of(world.gpus[0]).power_limit == 300_000, "it is applied")
+
+
+async def test_a_gpu_given_away_is_closed_and_the_others_are_still_controlled(
+    world: World, tmp_path: Path, sysfs: FakeSysfs
+) -> None:
+    world.gpus.append(SimulatedGpu(OTHER, pci="00000000:02:00.0"))
+    sysfs.add(FIRST)
+    sysfs.add(SECOND)
+    async with running(tmp_path, sysfs) as station:
+        for uuid in (GPU, OTHER):
+            async with station.controls.gpu(uuid) as gpu:
+                await gpu.set_fan(0, FIXED)
+        await station.controls.detach(GPU)
+        assert not world.settings_of(world.gpus[0]).fans[0].manual
+        touched = world.touched[GPU]
+        await eventually(lambda: world.references == 1, "opened again for the other")
+        assert await station.condition(OTHER) == "ok"
+        assert await station.condition(GPU) == "given-away"
+        assert world.touched[GPU] == touched
+        await station.controls.attach(GPU)
+        await eventually(lambda: world.settings_of(world.gpus[0]).fans[0].manual, "its fan as before")
+
+
+async def test_a_driver_that_cannot_list_gpus_is_an_error_with_its_reason(
+    world: World, tmp_path: Path, sysfs: FakeSysfs
+) -> None:
+    world.errors["nvmlInitWithFlags"] = 9
+    async with running(tmp_path, sysfs) as station:
+        with pytest.raises(GpuUnavailable, match="Driver not loaded"):
+            await station.controls.look()
