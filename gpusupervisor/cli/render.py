@@ -10,6 +10,8 @@ from gpusupervisor.quantities import format_bytes, format_duration
 
 Properties = Mapping[str, Any]
 BAR = 40
+RANGE_UNITS = {"power-limit": ("W", 1000), "fans": ("%", 1)}
+"""Of what is not a clock: the unit shown, and how many of the unit on the bus make one."""
 COLUMNS = ("TENANT", "OUTCOME", "FREED", "TIME", "")
 UNKNOWN = 2**64 - 1
 
@@ -154,7 +156,10 @@ def _profile(name: str, shown: Properties) -> str:
 
 
 def _range(ability: Properties) -> str:
-    return f"{ability['minimum']}..{ability['maximum']}" if "minimum" in ability and "maximum" in ability else ""
+    if "minimum" not in ability or "maximum" not in ability:
+        return ""
+    unit, scale = RANGE_UNITS.get(ability["item"], ("MHz", 1))
+    return f"{ability['minimum'] // scale} to {ability['maximum'] // scale} {unit}"
 
 
 def plan(made: Properties) -> str:

@@ -158,7 +158,7 @@ class ProfileKeeper:
                     applied.results,
                     self._boot_id,
                     self._clock.realtime(confirmed.started),
-                    "unconfirmed",
+                    "probation",
                 )
             )
             self._in_force_since(confirmed.started)
@@ -307,7 +307,7 @@ class ProfileKeeper:
                 accepted=applied.accepted,
                 unreadable=self._memory.known_after(applied),
                 results=applied.results,
-                phase="unconfirmed",
+                phase="probation",
             )
         )
         self._in_force_since(now)
@@ -316,7 +316,7 @@ class ProfileKeeper:
     def _in_force_since(self, applied_at: int) -> None:
         """The profile in memory was applied: on probation unless that is over, and watched."""
         record = self._memory.record
-        on_probation = record is not None and record.phase == "unconfirmed"
+        on_probation = record is not None and record.phase == "probation"
         self._probation_ends = applied_at + PROBATION if on_probation else None
         self._start_at, self._verdicts = None, ()
         self._problems.clear()

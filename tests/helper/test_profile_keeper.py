@@ -511,7 +511,7 @@ async def test_a_disk_that_fails_after_applying_leaves_the_profile_in_force_and_
     monkeypatch.setattr(ProfileStore, "save", full)
     results = await station.keeper.apply(WHOLE)
     assert all(result.ok for result in results)
-    assert phases == ["applying", "unconfirmed"]
+    assert phases == ["applying", "probation"]
     assert station.keeper.state().problem == "no space"
     await station.keeper.check_drift()
     assert verdicts(station)["power-limit"] == "ok"

@@ -9,7 +9,7 @@ from gpusupervisor.helper.values import ItemResult, Profile
 PROBATION = 120 * MICROSECONDS
 """For how long after applying a crash or an Xid is laid to the profile."""
 
-Phase = Literal["applying", "unconfirmed", "settled"]
+Phase = Literal["applying", "probation", "settled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Record:
     applied_at: int = 0
     """Realtime microseconds (Unix epoch)."""
     phase: Phase = "applying"
-    """applying: being set. unconfirmed: the probation after it is not over."""
+    """applying: being set. probation: it was set only just now."""
     stopped: bool = False
     """The helper was stopped in an orderly way since then, so an end of the machine was no crash."""
     distrust: str = ""
@@ -44,7 +44,7 @@ def reason_not_to_apply(record: Record, boot_id: str) -> str:
         return f"{who} while the profile was being applied"
     if record.stopped:
         return ""
-    if record.phase == "unconfirmed":
+    if record.phase == "probation":
         return f"{who} shortly after the profile was applied"
     return "the machine was not shut down in an orderly way while the profile was in force" if machine else ""
 

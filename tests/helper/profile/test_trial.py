@@ -75,10 +75,10 @@ def test_a_reboot_took_it_back_already() -> None:
     [
         (RECORD, BOOT, ""),
         (replace(RECORD, stopped=True), NEXT_BOOT, ""),
-        (replace(RECORD, stopped=True, phase="unconfirmed"), NEXT_BOOT, ""),
+        (replace(RECORD, stopped=True, phase="probation"), NEXT_BOOT, ""),
         (RECORD, NEXT_BOOT, "not shut down in an orderly way"),
-        (replace(RECORD, phase="unconfirmed"), NEXT_BOOT, "the machine went down shortly after"),
-        (replace(RECORD, phase="unconfirmed"), BOOT, "the helper ended shortly after"),
+        (replace(RECORD, phase="probation"), NEXT_BOOT, "the machine went down shortly after"),
+        (replace(RECORD, phase="probation"), BOOT, "the helper ended shortly after"),
         (replace(RECORD, phase="applying"), BOOT, "the helper ended while"),
         (replace(RECORD, phase="applying", stopped=True), NEXT_BOOT, "the machine went down while"),
         (replace(RECORD, stopped=True, distrust="Xid"), BOOT, "Xid"),
@@ -92,6 +92,6 @@ def test_what_may_have_brought_the_machine_down_is_not_applied_again(record: Rec
 
 def test_an_xid_counts_only_shortly_after_applying() -> None:
     assert after_xid(RECORD, 62) == RECORD
-    marked = after_xid(replace(RECORD, phase="unconfirmed"), 62)
+    marked = after_xid(replace(RECORD, phase="probation"), 62)
     assert "Xid 62" in marked.distrust
     assert after_xid(marked, 13) == marked
