@@ -60,6 +60,17 @@ class Surroundings:
     authority: AuthorityFactory = field(default=PolkitAuthority)
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What looks at the world and has to be closed at the end."""
+
+    thread: NvmlThread
+    http: EngineHttp
+    hardware: HardwareClient
+    hidden: PrivilegedClient
+    observatory: Observatory
+
+
 class Daemon:
     """One life of the service."""
 
@@ -77,11 +88,21 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._finish, 0)
-        thread, http = NvmlThread(self._clock), EngineHttp()
         configuration = await asyncio.to_thread(self._load)
         for problem in configuration.problems:
             _LOG.error("configuration: %s", problem)
-        hardware = HardwareClient()
+        parts = self._assemble(configuration)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                return await self._serve(configuration, parts, tasks)
+        finally:
+            await parts.observatory.close()
+            await parts.http.aclose()
+            if self._bus is not None:
+                await self._bus.stop()
+
+    def _assemble(self, configuration: Configuration) -> _Parts:
+        thread, http, hardware = NvmlThread(self._clock), EngineHttp(), HardwareClient()
         monitor = GpuMonitor(
             NvmlReader(self._clock),
             thread,
@@ -91,51 +112,41 @@ class Daemon:
         )
         hidden = PrivilegedClient(self._clock)
         observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
-        switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                supervisor = Supervisor(
-                    configuration,
-                    self._load,
-                    observatory,
-                    http,
-                    self._clock,
-                    switch,
-                    self._announce,
-                    tasks,
-                    lambda: hardware.controls,
-                )
-                self._bus = await BusService.start(
-                    self._surroundings.bus_address,
-                    supervisor,
-                    hardware,
-                    __version__,
-                    self._clock,
-                    self._surroundings.authority,
-                )
-                loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
-                self._bus.publish(supervisor.before_first_tick())
-                self._notifier.ready()
-                _LOG.info("gpusupervisor %s is ready", __version__)
-                background = [
-                    tasks.create_task(
-                        hardware.follow_for_ever(self._bus.connection, self._bus.emit_control, supervisor.shown)
-                    ),
-                    tasks.create_task(self._tick_for_ever(self._bus, supervisor, thread, hardware)),
-                    tasks.create_task(self._notice_loss_of(self._bus)),
-                    tasks.create_task(self._reload_when_asked(supervisor)),
-                    tasks.create_task(hidden.look_up_for_ever(self._bus.connection, observatory.host_variables)),
-                ]
-                code = await self._end
-                self._notifier.stopping()
-                for task in background:
-                    task.cancel()
-                supervisor.abandon_plans()
-        finally:
-            await observatory.close()
-            await http.aclose()
-            if self._bus is not None:
-                await self._bus.stop()
+        return _Parts(thread, http, hardware, hidden, observatory)
+
+    async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
+        """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
+        supervisor = Supervisor(
+            configuration,
+            self._load,
+            parts.observatory,
+            parts.http,
+            self._clock,
+            AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic),
+            self._announce,
+            tasks,
+            lambda: parts.hardware.controls,
+        )
+        where, authority = self._surroundings.bus_address, self._surroundings.authority
+        bus = await BusService.start(where, supervisor, parts.hardware, __version__, self._clock, authority)
+        self._bus = bus
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
+        bus.publish(supervisor.before_first_tick())
+        self._notifier.ready()
+        _LOG.info("gpusupervisor %s is ready", __version__)
+        works = (
+            parts.hardware.follow_for_ever(bus.connection, bus.emit_control, supervisor.shown),
+            self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
+            self._notice_loss_of(bus),
+            self._reload_when_asked(supervisor),
+            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
+        )
+        background = [tasks.create_task(work) for work in works]
+        code = await self._end
+        self._notifier.stopping()
+        for task in background:
+            task.cancel()
+        supervisor.abandon_plans()
         return code
 
     def _finish(self, code: int) -> None:

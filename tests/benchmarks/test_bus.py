@@ -86,3 +86,6 @@ def test_publish_an_unchanged_state_of_3_tenants(face: Face, benchmark: Benchmar
         face.service.publish(state)
 
     benchmark(lambda: face.run(publish()))
+    reply = face.call(f"{names.ROOT}/tenants", f"{names.BUS_NAME}.Tenants", "List")
+    assert reply is not None
+    assert reply.body[0] == ["tenant-0", "tenant-1", "tenant-2"]
