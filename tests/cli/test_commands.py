@@ -24,7 +24,7 @@ async def test_status_is_the_default(ctl: Run, service: BusService) -> None:
     assert shown.status == 0, shown.errors
     assert shown.output == (await ctl("status")).output
     assert shown.output.startswith("gpusupervisor 1.2.3, automatic, driver 580.95.05, healthy\n")
-    for part in ("NVIDIA GeForce RTX 4090", "ollama", "train.py (pid 4242, unmanaged)", "as its API says"):
+    for part in ("NVIDIA GeForce RTX 4090", "ollama", "pid 4242: never touched", "as its API says"):
         assert part in shown.output
 
 

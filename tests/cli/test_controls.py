@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from gpusupervisor.bus.service import BusService
-from gpusupervisor.cli import render
+from gpusupervisor.cli import signals
+from gpusupervisor.cli.screens.controls import fans, profiles
 from gpusupervisor.controls import Controls
 from tests.bus.builders import make_controls, make_state
 from tests.cli.conftest import Run
-from tests.cli.test_render import NASTY, is_harmless
+from tests.cli.screens import NASTY, drawn, is_harmless
 
 
 async def test_fans_are_listed_with_what_is_wanted_of_them(ctl: Run, service: BusService) -> None:
@@ -38,7 +39,7 @@ async def test_without_the_helper_both_say_so(ctl: Run, service: BusService) -> 
 
 
 def test_without_a_gpu_that_is_said() -> None:
-    assert render.fans(()) == render.profiles(()) == "no GPU is known"
+    assert drawn(fans([])) == drawn(profiles([])) == "no GPU is known"
 
 
 def test_events_are_one_line_each_and_harmless() -> None:
@@ -49,7 +50,7 @@ def test_events_are_one_line_each_and_harmless() -> None:
         ("TrialEnded", ["timed-out", NASTY, []]),
         ("Alert", ["critical", NASTY]),
     ):
-        line = render.event(member, body)
+        line = signals.event(member, body)
         assert is_harmless(line)
         assert "\n" not in line
         assert "{" not in line

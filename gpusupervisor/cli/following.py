@@ -1,0 +1,124 @@
+"""A job followed to its end: a progress bar on a terminal, plain lines elsewhere, and Ctrl-C that cancels it."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gpusupervisor.cli import shapes
+from gpusupervisor.cli.exits import FAILED, INTERRUPTED, NOT_RUNNING, CommandFailed
+from gpusupervisor.cli.session import Session
+from gpusupervisor.cli.text import safe
+
+Draw = Callable[[shapes.Shape], None]
+
+_CANCELLING = "Cancelling: it first undoes what has to be undone. Ctrl-C once more leaves it alone and does not wait."
+_LEAVING = "No longer waiting; the job goes on to its end. See: gpusupervisorctl job {id}"
+_STOPPED = "gpusupervisor has stopped, and the job with it."
+
+
+async def follow(session: Session, path: str) -> shapes.Shape:
+    """Show the job at `path` until it has ended; returns its shape (see shapes.job), whether it succeeded or failed.
+
+    The first Ctrl-C cancels the job, the second leaves it. Raises CommandFailed: with `exits.INTERRUPTED` when it was
+    cancelled by Ctrl-C or left, with `exits.FAILED` when somebody else cancelled it, and when the service stops.
+    """
+    job = {"id": path.rsplit("/", 1)[-1]}
+    following = asyncio.ensure_future(_to_the_end(session, path))
+    presses = 0
+
+    def interrupted() -> None:
+        nonlocal presses
+        presses += 1
+        if presses == 1:
+            session.note(_CANCELLING)
+            cancelling.append(asyncio.ensure_future(session.client.call("Cancel", path=path, interface=_interface())))
+        else:
+            following.cancel()
+
+    cancelling: list[asyncio.Future[object]] = []
+    with _on_interrupt(interrupted):
+        await asyncio.wait({following})
+        refused = await asyncio.gather(*cancelling, return_exceptions=True) if not following.cancelled() else []
+    if following.cancelled():
+        session.note(_LEAVING.format(**job))
+        raise CommandFailed("", INTERRUPTED)
+    ended = following.result()
+    for each in refused:
+        if isinstance(each, CommandFailed) and ended["state"] != "cancelled":
+            session.note(each)
+    if ended["state"] == "cancelled":
+        raise CommandFailed(f"Job {ended['id']} is cancelled. {ended['detail']}", INTERRUPTED if presses else FAILED)
+    return ended
+
+
+async def _to_the_end(session: Session, path: str) -> shapes.Shape:
+    client = session.client
+    with _progress(session) as draw:
+        async with client.signals(path) as signals:
+            job = shapes.job(await client.properties(path, _interface()))
+            draw(job)
+            while job["state"] == "running":
+                news = await anext(signals)
+                if news.service_left:
+                    raise CommandFailed(_STOPPED, NOT_RUNNING)
+                if news.member == "Finished":
+                    job = shapes.job(await client.properties(path, _interface()))
+                elif news.member == "PropertiesChanged":
+                    job |= shapes.properties(news.body[1])
+                draw(job)
+    return job
+
+
+def _interface() -> str:
+    from gpusupervisor.cli.client import BUS_NAME
+
+    return f"{BUS_NAME}.Job"
+
+
+@contextmanager
+def _on_interrupt(handler: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls `handler` for as long as the context lasts."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _progress(session: Session) -> Iterator[Draw]:
+    """A bar on standard error, or a line for each thing that is done."""
+    if not sys.stderr.isatty():
+        yield _plainly(session)
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from gpusupervisor.cli.terminal import console
+
+    columns = (
+        TextColumn("{task.fields[kind]}", markup=False),
+        BarColumn(bar_width=30, complete_style="cyan", finished_style="green"),
+        TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False),
+    )  # fmt: skip
+    with Progress(*columns, console=console(sys.stderr), refresh_per_second=4) as bar:
+        task = bar.add_task("", total=100, kind="")
+        yield lambda job: bar.update(
+            task, completed=job["progress"], description=safe(job["detail"]), kind=safe(job["kind"])
+        )
+
+
+def _plainly(session: Session) -> Draw:
+    told = ""
+
+    def draw(job: shapes.Shape) -> None:
+        nonlocal told
+        if job["detail"] != told:
+            told = job["detail"]
+            session.note(f"{job['progress']} %: {told}")
+
+    return draw
