@@ -3,9 +3,11 @@
 Colours are of the eight that every terminal has, those that read on dark and on light; nothing is told by colour alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +15,9 @@ from gpusupervisor.cli.text import safe
 from gpusupervisor.quantities import format_bytes, format_duration
 
 GOOD, LIVELY, DOUBTFUL, BAD, QUIET, STRONG = "green", "cyan", "magenta", "bold red", "dim", "bold"
+
+_NAME = 26
+"""Columns that a name may take in any case: the rest of the row has room then even at 80."""
 
 STYLES = {
     "ok": GOOD, "idle": GOOD, "supported": GOOD, "freed": GOOD, "satisfied": GOOD, "succeeded": GOOD, "settled": GOOD,
@@ -52,29 +57,48 @@ def moment(value: int | None) -> str:
     return "-" if value is None else datetime.fromtimestamp(value / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Text | str]], right: Iterable[int] = ()) -> Table:
-    """Columns without lines; the last one folds, the others are cut when there is no room at all.
+@dataclass(frozen=True)
+class Grid:
+    """Columns without lines; the last one folds, and a name that is too long for the width is cut."""
 
-    header: empty for none. right: the columns that are aligned to the right. Strings must be our own or `safe`.
-    """
-    made = Table(box=None, show_header=bool(header), header_style=QUIET, pad_edge=False, padding=(0, 2, 0, 0))
-    grid = [tuple(row) for row in rows]
-    width = len(header) or (len(grid[0]) if grid else 0)
-    for column in range(width):
-        made.add_column(
-            Text(header[column]) if header else "",
-            justify="right" if column in set(right) else "left",
-            no_wrap=column < width - 1,
-            overflow="ellipsis" if column < width - 1 else "fold",
+    header: Sequence[str]
+    """Empty for none."""
+    rows: Sequence[Sequence[Text | str]]
+    """Strings are our own or `safe`."""
+    right: Collection[int] = ()
+    """Columns that are aligned to the right."""
+    names: int = 0
+    """The column of names that may be longer than there is room for."""
+    gap: int = 2
+    """Blanks between columns."""
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """Drawn for the width there is."""
+        width = len(self.header) or (len(self.rows[0]) if self.rows else 0)
+        made = Table(
+            box=None, show_header=bool(self.header), header_style=QUIET, pad_edge=False, padding=(0, self.gap, 0, 0)
         )
-    for row in grid:
-        made.add_row(*row)
-    return made
+        for column in range(width):
+            last = column == width - 1
+            made.add_column(
+                Text(self.header[column]) if self.header else "",
+                justify="right" if column in self.right else "left",
+                no_wrap=not last,
+                overflow="fold" if last else "ellipsis",
+                max_width=max(_NAME, options.max_width // 4) if column == self.names and not last else None,
+            )
+        for row in self.rows:
+            made.add_row(*row)
+        yield made
 
 
-def trouble(summary: object, remedy: object, bad: bool) -> list[Text]:
-    """A problem, and what to do about it."""
-    lines = [Text.assemble(("! ", BAD if bad else DOUBTFUL), safe(summary))]
-    if remedy:
-        lines.append(text(f"  {remedy}", QUIET))
-    return lines
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[Text | str]], right: Collection[int] = (), names: int = 0
+) -> Grid:
+    """A grid; its arguments as Grid has them."""
+    return Grid(header, list(rows), right, names)
+
+
+def marked(items: Iterable[tuple[Text, Text]]) -> Grid:
+    """Sentences, each behind its mark and folded beside it."""
+    return Grid((), list(items), gap=1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import BAD, STRONG, table, text, word
+from gpusupervisor.cli.screens.common import BAD, QUIET, STRONG, table, text, word
 from gpusupervisor.cli.shapes import Shape
 
 NO_GPU = "no GPU is known"
@@ -18,7 +18,7 @@ def fans(of_gpus: list[Shape]) -> list[RenderableType]:
     screen: list[RenderableType] = []
     for each in of_gpus:
         reason = each["control_reason"] or each["support_reason"]
-        head = Text.assemble(text(each["name"], STRONG), ": ", word(each["control"] or each["support"]))
+        head = Text.assemble(_heading(each), ": ", word(each["control"] or each["support"]))
         screen += ["", head + text(f" - {reason}") if reason else head]
         if each["fans"]:
             rows = [
@@ -28,6 +28,10 @@ def fans(of_gpus: list[Shape]) -> list[RenderableType]:
             ]  # fmt: skip
             screen.append(table(("FAN", "WANTED", "SPEED", "RPM", "VERDICT"), rows, right=(0, 2, 3)))
     return screen[1:] or [Text(NO_GPU)]
+
+
+def _heading(of_gpu: Shape) -> Text:
+    return Text.assemble(text(of_gpu["name"], STRONG), text(f"  {of_gpu['uuid']}", QUIET))
 
 
 def _wanted(fan: Shape) -> str:
@@ -47,7 +51,7 @@ def profiles(of_gpus: list[Shape]) -> list[RenderableType]:
 
 
 def _profile(shown: Shape) -> list[RenderableType]:
-    head = Text.assemble(text(shown["name"], STRONG), ": ", _state(shown))
+    head = Text.assemble(_heading(shown), ": ", _state(shown))
     lines: list[RenderableType] = [head]
     lines += [Text.assemble(("! ", BAD), text(shown[key])) for key in ("distrust", "problem") if shown[key]]
     if shown["trial"]:

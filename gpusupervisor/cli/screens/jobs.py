@@ -3,15 +3,14 @@
 import json
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import QUIET, STRONG, moment, table, text, word
+from gpusupervisor.cli.screens.common import QUIET, STRONG, Grid, moment, table, text, word
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.text import safe_lines
 
 
-def all_jobs(jobs: list[Shape]) -> Table | Text:
+def all_jobs(jobs: list[Shape]) -> Grid | Text:
     """One line a job."""
     if not jobs:
         return Text("no job runs, and none has ended lately")

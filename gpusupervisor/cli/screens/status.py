@@ -11,122 +11,129 @@ from gpusupervisor.cli.screens.common import (
     LIVELY,
     QUIET,
     STRONG,
+    STYLES,
+    marked,
     moment,
     size,
     table,
     text,
-    trouble,
     word,
 )
-from gpusupervisor.cli.screens.memory import Part, bar, keys, parts
+from gpusupervisor.cli.screens.memory import Holder, Key, Keys, bar, holders, keys, legend
+from gpusupervisor.cli.screens.tenants import why
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
-from gpusupervisor.cli.text import safe
 
 Row = tuple[Text, Text, str, Text, Text]
+Item = tuple[Text, Text]
+"""A mark, and what it is about."""
 
 
 def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
     """All of it."""
     tenants = {each["id"]: each for each in status["tenants"]}
+    marks = keys([gpu for gpu in status["gpus"] if _is_known(gpu)], canvas)
     shown: list[RenderableType] = [_head(status)]
     for gpu in status["gpus"]:
-        shown += ["", *_card(gpu, tenants, canvas)]
+        place = text(f"  {gpu['pci_bus_id']}", QUIET) if len(status["gpus"]) > 1 else Text()
+        shown += ["", *(_card(gpu, place, tenants, marks, canvas) if _is_known(gpu) else [_unreadable(gpu, place)])]
     shown += _without_memory(tenants.values())
     news = [*_starved(tenants.values()), *_jobs(status["jobs"]), *_problems(status["health"])]
-    return [*shown, "", *news] if news else shown
+    return [*shown, "", marked(news)] if news else shown
 
 
 def _head(status: Shape) -> Text:
-    driver = text(f"driver {status['driver_version'] or status['driver']}", "" if status["driver"] == "ok" else BAD)
+    """The service and its health in a word; the problems themselves come last."""
     health = status["health"]
-    state = word(health["state"]).style
-    mode = "automatic" if status["automatic"] else "observe-only"
+    driver = text(f"driver {status['driver_version'] or status['driver']}", "" if status["driver"] == "ok" else BAD)
+    told = health["state"] if _problems(health) else health["summary"]
     parts = (
         text(f"gpusupervisor {status['version']}", STRONG),
-        Text(mode),
+        Text("automatic" if status["automatic"] else "observe-only"),
         driver,
-        text(health["summary"], str(state)),
+        text(told, STYLES.get(health["state"], "")),
     )
     return Text(", ").join(parts)
 
 
-def _card(gpu: Shape, tenants: Mapping[str, Shape], canvas: Canvas) -> list[RenderableType]:
-    name = text(gpu["name"], STRONG)
-    if gpu["state"] != "ok" or gpu["memory_total"] is None:
-        detail = f" - {gpu['state_detail']}" if gpu["state_detail"] else ""
-        return [Text.assemble(name, ": ", word(gpu["state"]), text(detail))]
-    of = parts(gpu)
+def _is_known(gpu: Shape) -> bool:
+    return bool(gpu["state"] == "ok" and gpu["memory_total"] is not None)
+
+
+def _unreadable(gpu: Shape, place: Text) -> Text:
+    detail = f" - {gpu['state_detail']}" if gpu["state_detail"] else ""
+    return Text.assemble(text(gpu["name"], STRONG), place, ": ", word(gpu["state"]), text(detail))
+
+
+def _card(gpu: Shape, place: Text, tenants: Mapping[str, Shape], marks: Keys, canvas: Canvas) -> list[RenderableType]:
+    """One card; `place`: in the machine, where there are several."""
     held = f"{size(gpu['memory_used'])} of {size(gpu['memory_total'])} held, {size(gpu['memory_free'])} free"
-    rows = [_row(part, key, tenants) for part, key in zip(of, keys(of, canvas), strict=True)]
-    card: list[RenderableType] = [Text.assemble(name, "  ", held), bar(of, canvas), table((), rows, right=(2,))]
-    card += [_kept(reservation) for reservation in gpu["reservations"]]
+    card: list[RenderableType] = [Text.assemble(text(gpu["name"], STRONG), place, "  ", held), bar(gpu, marks, canvas)]
+    rows = [_row(holder, marks[holder.name, holder.pid], tenants) for holder in holders(gpu)]
+    if rows:
+        card.append(table((), rows, right=(2,), names=1))
+    card.append(legend(gpu, canvas))
+    notes: list[Item] = [(Text(), _kept(reservation)) for reservation in gpu["reservations"]]
     if gpu["plan"]:
-        card.append(Text.assemble(("> ", LIVELY), text(f"plan {gpu['plan']} is being carried out")))
+        notes.append((Text(">", LIVELY), text(f"plan {gpu['plan']} is being carried out")))
     if gpu["attribution_problem"]:
-        card.append(Text.assemble(("! ", DOUBTFUL), text(gpu["attribution_problem"])))
-    return card
+        notes.append((Text("!", DOUBTFUL), text(gpu["attribution_problem"])))
+    return [*card, marked(notes)] if notes else card
 
 
-def _row(part: Part, key: tuple[str, str], tenants: Mapping[str, Shape]) -> Row:
-    mark, held = Text(*key), size(part.size)
-    if part.kind == "tenant" and (tenant := tenants.get(part.name)):
-        about = ">= " if tenant["holdings_incomplete"] else ""
-        return mark, text(part.name, STRONG), about + held, word(tenant["activity"]), _why(tenant)
-    if part.kind == "unmanaged":
-        known = held if part.size else "?"
-        return mark, text(part.name), known, Text("unmanaged", DOUBTFUL), Text(f"pid {part.pid}: never touched", QUIET)
-    why = {"unattributed": "in use by nobody who is known", "reserved": "kept by driver and firmware"}.get(
-        part.kind, ""
-    )
-    return mark, text(part.name), held, Text(), Text(why, QUIET)
-
-
-def _why(tenant: Shape) -> Text:
-    """Why it is in its state, what it needs, and what it could give back."""
-    said = [safe(tenant["activity_reason"])]
-    if tenant["need"] is not None:
-        missing = f", {size(tenant['shortfall'])} missing" if tenant["shortfall"] else ""
-        said.append(f"needs {size(tenant['need'])}{missing}")
-    if tenant["reclaimable"]:
-        said.append(f"can give back {size(tenant['reclaimable'])}")
-    return Text("; ".join(each for each in said if each))
+def _row(holder: Holder, key: Key, tenants: Mapping[str, Shape]) -> Row:
+    mark, held = Text(*key), size(holder.size)
+    if holder.pid:
+        return (
+            mark,
+            text(holder.name),
+            held,
+            Text("unmanaged", DOUBTFUL),
+            Text(f"pid {holder.pid}: never touched", QUIET),
+        )
+    tenant = tenants.get(holder.name)
+    if tenant is None:
+        return mark, text(holder.name, STRONG), held, Text(), Text()
+    least = ">= " if tenant["holdings_incomplete"] else ""
+    return mark, text(holder.name, STRONG), least + held, word(tenant["activity"]), why(tenant)
 
 
 def _kept(reservation: Shape) -> Text:
     until = moment(reservation["expires_at"])
-    return text(f"  {size(reservation['size'])} of the free kept for {reservation['tenant']} until {until}")
+    return text(f"{size(reservation['size'])} of the free kept for {reservation['tenant']} until {until}")
 
 
 def _without_memory(tenants: Iterable[Shape]) -> list[RenderableType]:
     """Who is there and holds nothing; and how many are not there."""
     absent = sum(each["activity"] == "absent" and not each["holding"] for each in tenants)
     there = [each for each in tenants if each["activity"] != "absent" and not each["holding"]]
-    rows = [(text(each["id"], STRONG), word(each["activity"]), _why(each)) for each in there]
+    rows = [(text(each["id"], STRONG), word(each["activity"]), why(each)) for each in there]
     shown: list[RenderableType] = ["", Text("holding nothing", QUIET), table((), rows)] if rows else []
     if absent:
-        shown += ["", Text(f"{absent} absent: gpusupervisorctl tenants", QUIET)]
+        number = "1 tenant is" if absent == 1 else f"{absent} tenants are"
+        shown += ["", Text(f"{number} absent (gpusupervisorctl tenants lists all)", QUIET)]
     return shown
 
 
-def _starved(tenants: Iterable[Shape]) -> list[Text]:
+def _starved(tenants: Iterable[Shape]) -> list[Item]:
     return [
-        Text.assemble(("! ", BAD), text(each["id"], STRONG), (" is starved: ", BAD), text(each["starved_reason"]))
+        (Text("!", BAD), Text.assemble(text(each["id"], STRONG), (" is starved: ", BAD), text(each["starved_reason"])))
         for each in tenants
         if each["starved"]
     ]
 
 
-def _jobs(jobs: Iterable[Shape]) -> list[Text]:
+def _jobs(jobs: Iterable[Shape]) -> list[Item]:
     return [
-        Text.assemble(("> ", LIVELY), text(f"job {job['id']}, {job['kind']}, {job['progress']} %: {job['detail']}"))
+        (Text(">", LIVELY), text(f"job {job['id']}, {job['kind']}, {job['progress']} %: {job['detail']}"))
         for job in jobs
     ]
 
 
-def _problems(health: Shape) -> list[Text]:
-    found: list[Text] = []
+def _problems(health: Shape) -> list[Item]:
+    found: list[Item] = []
     for check in health["checks"]:
         if check["state"] in ("degraded", "failed"):
-            found += trouble(check["summary"], check["remedy"], check["state"] == "failed")
+            found.append((Text("!", BAD if check["state"] == "failed" else DOUBTFUL), text(check["summary"])))
+            found += [(Text(), text(check["remedy"], QUIET))] if check["remedy"] else []
     return found
