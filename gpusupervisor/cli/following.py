@@ -63,12 +63,10 @@ async def _to_the_end(session: Session, path: str) -> shapes.Shape:
                 news = await anext(signals)
                 if news.service_left:
                     raise CommandFailed(_STOPPED, NOT_RUNNING)
-                if news.member == "Finished":
-                    job = shapes.job(await client.properties(path, _interface()))
-                elif news.member == "PropertiesChanged":
+                if news.member == "PropertiesChanged":
                     job |= shapes.properties(news.body[1])
-                draw(job)
-    return job
+                    draw(job)
+            return shapes.job(await client.properties(path, _interface()))  # with its result, which no signal carries
 
 
 def _interface() -> str:
@@ -117,7 +115,7 @@ def _plainly(session: Session) -> Draw:
 
     def draw(job: shapes.Shape) -> None:
         nonlocal told
-        if job["detail"] != told:
+        if job["detail"] not in ("", told):
             told = job["detail"]
             session.note(f"{job['progress']} %: {told}")
 

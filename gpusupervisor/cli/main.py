@@ -12,7 +12,7 @@ from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.registry import COMMON, Command, add_to
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe_lines
+from gpusupervisor.cli.text import safe_lines, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
@@ -74,7 +74,7 @@ def main() -> None:
     """Entry point."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a locale may lack letters of a name
+            stream.reconfigure(encoding=text_encoding(), errors="replace")
     options = parse(sys.argv[1:])
     try:
         code = asyncio.run(_run(options))

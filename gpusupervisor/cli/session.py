@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpusupervisor.cli.text import safe_lines
+from gpusupervisor.cli.text import is_utf8, safe_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -70,7 +70,7 @@ class Session:
 
     def emit(self, shape: object, *, line: bool = False) -> None:
         """Print a shape as JSON, indented, or on one line for a stream of them."""
-        print(json.dumps(shape, indent=None if line else 2, ensure_ascii=not _utf8()), flush=line)
+        print(json.dumps(shape, indent=None if line else 2, ensure_ascii=not is_utf8(sys.stdout.encoding)), flush=line)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
@@ -83,7 +83,3 @@ class Session:
         errors = console(sys.stderr)
         with errors.status(text, spinner="dots" if canvas(errors).unicode else "line"):
             yield
-
-
-def _utf8() -> bool:
-    return (sys.stdout.encoding or "").lower() in ("utf-8", "utf8")

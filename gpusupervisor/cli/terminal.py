@@ -1,11 +1,12 @@
 """Where output goes, as rich has it: colours, width, and whether more than ASCII can be shown."""
 
-import locale
 import os
 from dataclasses import dataclass
 from typing import IO
 
 from rich.console import Console
+
+from gpusupervisor.cli.text import is_utf8
 
 UNBOUNDED = 10_000
 """Columns where nobody looks at the width: nothing is cut or folded for a pipe or a file."""
@@ -20,11 +21,6 @@ class Canvas:
     unicode: bool
 
 
-def is_unicode(encoding: str | None) -> bool:
-    """Whether a stream of this encoding shows more than ASCII; Python writes UTF-8 even where the locale is C."""
-    return all(name.lower().replace("-", "") == "utf8" for name in (locale.getencoding(), encoding or ""))
-
-
 def console(stream: IO[str]) -> Console:
     """A console on a stream: colours only on a terminal without NO_COLOR, and nothing that is printed is markup."""
     width = None if stream.isatty() or "COLUMNS" in os.environ else UNBOUNDED
@@ -33,4 +29,4 @@ def console(stream: IO[str]) -> Console:
 
 def canvas(of: Console) -> Canvas:
     """The canvas that a console is."""
-    return Canvas(of.width, of.color_system is not None and not of.no_color, is_unicode(of.encoding))
+    return Canvas(of.width, of.color_system is not None and not of.no_color, is_utf8(of.encoding))

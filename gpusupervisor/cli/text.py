@@ -1,14 +1,32 @@
 """Text that others wrote, made fit for a terminal: names of any script, nothing that steers it."""
 
+import locale
+import os
+import sys
 import unicodedata
 
 _DROPPED = frozenset({"Cf", "Cs"})
 """Formatting, which includes what turns the direction of text, and surrogates: they have no width, so none is left."""
-_BLANKED = frozenset({"Cc", "Co", "Cn", "Zl", "Zp"})
+_BLANKED = frozenset({"Cc", "Co", "Cn", "Zl", "Zp", "Zs"})
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _MOST_MARKS = 4
 """Combining characters on one letter; every script gets by with fewer."""
 LEFT_TO_RIGHT_MARK = "\u200e"
+
+
+def text_encoding() -> str:
+    """How text is written here: as the locale says, where Python by itself writes UTF-8 even in one of ASCII alone.
+
+    PYTHONIOENCODING and PYTHONUTF8 are heard, as by every Python program.
+    """
+    if os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8") == "1":
+        return sys.stdout.encoding
+    return locale.getencoding()
+
+
+def is_utf8(encoding: str | None) -> bool:
+    """Whether an encoding has every character."""
+    return (encoding or "").lower().replace("-", "") == "utf8"
 
 
 def safe(text: object) -> str:

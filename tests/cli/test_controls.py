@@ -6,7 +6,7 @@ from gpusupervisor.bus.service import BusService
 from gpusupervisor.cli import signals
 from gpusupervisor.cli.screens.controls import fans, profiles
 from gpusupervisor.controls import Controls
-from tests.bus.builders import make_controls, make_state
+from tests.bus.builders import CARD, make_controls, make_state
 from tests.cli.conftest import Run
 from tests.cli.screens import NASTY, drawn, is_harmless
 
@@ -14,7 +14,7 @@ from tests.cli.screens import NASTY, drawn, is_harmless
 async def test_fans_are_listed_with_what_is_wanted_of_them(ctl: Run, service: BusService) -> None:
     service.publish(replace(make_state(), controls=make_controls()))
     lines = (await ctl("fans")).output.splitlines()
-    assert lines[0] == "NVIDIA GeForce RTX 4090: controlling"
+    assert lines[0] == f"NVIDIA GeForce RTX 4090  {CARD}: controlling"
     assert lines[2].split() == ["0", "40", "°C", "30", "%,", "80", "°C", "100", "%", "48", "%", "1500", "ok"]
     assert lines[3].split() == ["1", "automatic", "35", "%", "?", "ok"]
 
@@ -22,7 +22,7 @@ async def test_fans_are_listed_with_what_is_wanted_of_them(ctl: Run, service: Bu
 async def test_a_profile_is_shown_setting_by_setting(ctl: Run, service: BusService) -> None:
     service.publish(replace(make_state(), controls=make_controls(distrust="the machine went down")))
     shown = (await ctl("profile")).output
-    assert "NVIDIA GeForce RTX 4090: settled, drifted" in shown
+    assert f"{CARD}: settled, drifted" in shown
     assert "! the machine went down" in shown
     (line,) = (line for line in shown.splitlines() if line.startswith("power-limit"))
     assert line.split()[:5] == ["power-limit", "300", "W", "drifted", "supported"]

@@ -69,7 +69,7 @@ def details(tenant: Shape, gpus: Mapping[str, str]) -> list[RenderableType]:
         ("protected", Text("yes: never asked" if tenant["protected"] else "no")),
         *((name, text(tenant[name])) for name in ("engine", "impact", "remedy") if tenant[name]),
     ]
-    heading = Text.assemble((text(tenant["title"], STRONG)), (f"  {tenant['id']}", QUIET))
+    heading = Text.assemble((text(tenant["title"], STRONG)), text(f"  {tenant['id']}", QUIET))
     screen: list[RenderableType] = [heading, table((), [(Text(name, QUIET), value) for name, value in facts])]
     if tenant["processes"]:
         rows = [
