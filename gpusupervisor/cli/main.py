@@ -1,7 +1,6 @@
 """`gpusupervisorctl`: finds the command, connects where it needs that, and ends with the exit code."""
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -76,6 +75,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=text_encoding(), errors="replace")
     options = parse(sys.argv[1:])
+    import asyncio  # after the command line is understood: its help needs none of it
+
     try:
         code = asyncio.run(_run(options))
         sys.stdout.flush()

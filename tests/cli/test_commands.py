@@ -1,11 +1,13 @@
 """Every command, against a service that is real but for what it decides: output and exit codes."""
 
 import asyncio
+import json
 import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dbus_fast import DBusError, ErrorType
 
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.situation import ReleasePlan
@@ -271,3 +273,66 @@ async def test_names_that_steer_a_terminal_do_not_reach_it(ctl: Run, service: Bu
     shown = await ctl("status")
     assert shown.status == 0
     assert all(char.isprintable() or char == "\n" for char in shown.output)
+
+
+async def test_monitor_tells_json_lines_and_goes_on_over_a_restart(bus: PrivateBus, controller: FakeController) -> None:
+    async def start() -> BusService:
+        return await BusService.start(
+            bus.address, controller, FakeHardware(), no_jobs(), "1", FakeClock(), lambda _bus: FixedAuthority()
+        )
+
+    service = await start()
+    monitor = await bus.spawn(*COMMAND, "monitor", "--json")
+    assert monitor.stdout is not None
+    async with asyncio.timeout(20):
+        hello = asyncio.ensure_future(monitor.stdout.readline())
+        while not hello.done():
+            service.emit(PlanFinished(make_result(make_plan("plan-7"))))
+            await asyncio.wait({hello}, timeout=0.05)
+        told = json.loads(await hello)
+        assert (told["signal"], told["plan_id"], told["freed"]) == ("ReleaseFinished", "plan-7", 4 * GIB)
+        await service.stop()
+        service = await start()
+        running: list[bool] = []
+        while running != [False, True]:
+            news = json.loads(await monitor.stdout.readline())
+            running += [news["running"]] if news["signal"] == "NameOwnerChanged" else []
+    monitor.send_signal(signal.SIGINT)
+    assert await monitor.wait() == 130
+    await service.stop()
+
+
+async def test_health_ends_with_one_unless_all_is_well(ctl: Run, service: BusService) -> None:
+    service.publish(make_state())
+    assert (await ctl("health")).status == 0
+    service.publish(make_state(checks=(Check("driver", "failed", "no driver", "nothing is seen", "install it"),)))
+    shown = await ctl("health")
+    assert shown.status == 1
+    for part in ("failed: no driver", "impact: nothing is seen", "remedy: install it"):
+        assert part in shown.output
+    assert (await ctl("status")).status == 0
+
+
+async def test_one_tenant_is_shown_whole(ctl: Run, service: BusService) -> None:
+    service.publish(make_state())
+    shown = await ctl("tenant", "ollama")
+    assert shown.status == 0
+    for part in ("Ollama  ollama", "http: busy: as its API says", "unit ollama.service", "14.0 GiB, from its engine"):
+        assert part in shown.output
+    missing = await ctl("tenant", "nobody")
+    assert (missing.status, missing.output) == (1, "")
+    assert "nobody" in missing.errors
+
+
+async def test_what_would_need_a_password_where_nobody_can_be_asked_says_how(
+    ctl: Run, service: BusService, authority: FixedAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(*_: object) -> None:
+        raise DBusError(ErrorType.INTERACTIVE_AUTHORIZATION_REQUIRED, "polkit wants a password")
+
+    monkeypatch.setattr(authority, "require", ask)
+    shown = await ctl("reload")
+    assert shown.status == 4
+    assert shown.errors == (
+        "polkit wants a password\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
+    )

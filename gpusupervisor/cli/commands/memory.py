@@ -1,7 +1,5 @@
 """`plan`, `make-room` and `release`: memory asked back, and what came of it."""
 
-import asyncio
-
 from gpusupervisor.cli import exits, shapes
 from gpusupervisor.cli.registry import Command, argument, typed
 from gpusupervisor.cli.session import Session
@@ -41,10 +39,12 @@ async def release(session: Session) -> None:
 
 
 async def _ask(session: Session, member: str, signature: str, body: list[object], **where: str) -> None:
+    from asyncio import CancelledError
+
     try:
         with session.waiting("waiting until the memory is back"):
             shape = shapes.known(await session.client.call(member, signature, body, **where))
-    except asyncio.CancelledError:
+    except CancelledError:
         session.note(GOES_ON)
         raise
     if session.json:
