@@ -119,7 +119,7 @@ dist: build/wheels/.stamp ## wheel and sdist, in build/dist
 
 .PHONY: deb
 deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
-	@.ci/packages debhelper dpkg-dev fakeroot python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil sdnotify)
+	@.ci/packages debhelper dpkg-dev python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil sdnotify)
 	rm -rf build/deb
 	stage=build/deb/gpusupervisor
 	mkdir -p $$stage/build
@@ -128,7 +128,7 @@ deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
 	cp -a build/wheels build/venv $$stage/build/
 	touch $$stage/build/wheels/.stamp
 	cd $$stage
-	dpkg-buildpackage --no-sign --build=binary >../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
+	dpkg-buildpackage --no-sign --build=binary --no-check-builddeps >../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
 	cd $(CURDIR)
 	rm -rf $$stage
 	echo "Built $$(echo build/deb/*.deb); next, as root: apt install ./$$(echo build/deb/*.deb)"
