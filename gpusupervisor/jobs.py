@@ -1,7 +1,6 @@
 """Long work: a job as a value and how it changes, and the jobs that run or ended lately."""
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -10,8 +9,8 @@ from typing import Literal, Protocol
 
 from gpusupervisor.clock import Clock
 from gpusupervisor.errors import InvalidArgument, SupervisorError
-
-_LOG = logging.getLogger(__name__)
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import Defect, JobEnded, JobFailed, JobStarted
 
 JobState = Literal["running", "succeeded", "failed", "cancelled"]
 KEPT = 16
@@ -95,6 +94,7 @@ class Jobs:
         self._last_id += 1
         job = Job(self._last_id, kind, self._clock.now())
         self._put(job)
+        write(JobStarted(job.id, kind))
         task = asyncio.ensure_future(_run(work, partial(self._report, job.id)))
         self._tasks[job.id] = task
         task.add_done_callback(partial(self._end, job.id))
@@ -140,9 +140,10 @@ class Jobs:
         elif isinstance(error, SupervisorError):
             job = ended(job, "failed", now, str(error))
         else:
-            _LOG.error("job %d (%s) failed by a mistake of our own", number, job.kind, exc_info=error)
+            write(Defect(f"job {number} ({job.kind})"), error=error)
             job = ended(job, "failed", now, "It failed by a mistake of gpusupervisor's own, which its log tells")
         self._put(job)
+        _tell_end(job, now - job.started_at)
         self._over.append(number)
         if len(self._over) > self._kept:
             del self._jobs[self._over.popleft()]
@@ -151,6 +152,13 @@ class Jobs:
         if self._jobs.get(job.id) != job:
             self._jobs[job.id] = job
             self._changed(job)
+
+
+def _tell_end(job: Job, lasted: int) -> None:
+    if job.state == "failed":
+        write(JobFailed(job.id, job.kind, lasted, job.detail))
+    else:
+        write(JobEnded(job.id, job.kind, job.state, lasted))
 
 
 async def _run(work: Work, report: Report) -> object:

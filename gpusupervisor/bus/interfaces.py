@@ -176,6 +176,16 @@ HEALTH = Interface(
     ),
 )
 
+LOG_CONTROL = Interface(
+    "org.freedesktop.LogControl1",
+    properties=(
+        Property("LogLevel", "s", "false", writable=True),
+        Property("LogTarget", "s", "false"),
+        Property("SyslogIdentifier", "s", "false"),
+    ),
+)
+"""systemd's, see org.freedesktop.LogControl1(5)."""
+
 INTROSPECTABLE = Interface("org.freedesktop.DBus.Introspectable", methods=(method("Introspect", outputs="xml_data:s"),))
 PEER = Interface(
     "org.freedesktop.DBus.Peer", methods=(method("Ping"), method("GetMachineId", outputs="machine_uuid:s"))

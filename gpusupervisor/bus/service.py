@@ -11,6 +11,7 @@ from gpusupervisor.bus.authority import Authority, PolkitAuthority
 from gpusupervisor.bus.control_methods import ControlMethods
 from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.bus.declare import Interface
+from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.methods import Methods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
@@ -29,6 +30,7 @@ from gpusupervisor.bus.views import (
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
+from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
 
 Views = dict[Interface, Values]
@@ -57,6 +59,7 @@ class BusService:
         self._control_methods = ControlMethods(hardware, admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
+        LogControl(self._server, presence.bus, SUPERVISOR)
 
     @classmethod
     async def start(
