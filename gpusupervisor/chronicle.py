@@ -1,7 +1,7 @@
 """What is worth an entry in the journal: what changed from one look to the next, and what becomes of plans.
 
 On a day on which nothing happens it writes nothing: what is as it was, and a GPU that falls asleep and wakes up, is
-no news. Activities that change are told at level debug.
+no news. At level debug each look is told, and activities that change.
 """
 
 import logging
@@ -116,6 +116,7 @@ class Chronicle:
                 if activities[tenant] != self._activities.get(tenant):
                     _LOG.debug("%s is %s: %s", tenant, activities[tenant], state.activities[tenant].reason)
         self._activities = activities
+        _LOG.debug("looked: %s", state.status)
 
     def _observe_driver(self, state: State) -> None:
         driver = state.sample.driver

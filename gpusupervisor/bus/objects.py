@@ -6,6 +6,7 @@ method, knows no EmitsChangedSignal, and answers for paths that do not exist.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from gpusupervisor.bus.connection import DRIVER_NAME, DRIVER_PATH, send
 from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.published import PublishedProperties, Values
 from gpusupervisor.bus.replies import error_reply, stopping_reply
+
+_LOG = logging.getLogger(__name__)
 
 SIGNAL_INTERVAL = 1.0
 """Seconds between two PropertiesChanged of one object at least."""
@@ -187,6 +190,7 @@ class ObjectServer:
     async def _serve(self, message: Message) -> None:
         interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)
         call = Call(message.sender or "", message.path or "/", interactive)
+        _LOG.debug("%s calls %s.%s on %s", call.sender, message.interface or "", message.member, call.path)
         await self._admit(call)
         handler, signature = self._find(message)
         body = await handler(call, *message.body)
