@@ -80,6 +80,7 @@ FIELDS: Mapping[str, Field] = {
         Field("xid", "the code of the error that the driver reports", "number"),
         Field("job", "number of the job", "number"),
         Field("kind", "what the job does"),
+        Field("target", "what the job works on"),
         Field("problem", "what is wrong with the configuration: file, key, and what is allowed"),
         Field("tenants", "how many tenants are described", "number"),
         Field("automatic", "yes or no: whether plans are carried out by themselves"),

@@ -128,9 +128,10 @@ class JobStarted(Entry):
 
     message_id = "43c22bf256ec458e8df18e78c6f5c80e"
     level = INFO
-    text = "job {job} ({kind}) has begun"
+    text = 'job {job} ({kind}, target "{target}") has begun'
     job: int
     kind: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,10 @@ class JobEnded(Entry):
 
     message_id = "f86b138015f74084b13fb575c1d48bfd"
     level = INFO
-    text = "job {job} ({kind}) has {outcome} after {duration}"
+    text = 'job {job} ({kind}, target "{target}") has {outcome} after {duration}'
     job: int
     kind: str
+    target: str
     outcome: str
     duration: int
 
@@ -152,8 +154,9 @@ class JobFailed(Entry):
 
     message_id = "bad74811970643528d3362c19b2b00a3"
     level = WARNING
-    text = "job {job} ({kind}) has failed after {duration}: {detail}"
+    text = 'job {job} ({kind}, target "{target}") has failed after {duration}: {detail}'
     job: int
     kind: str
+    target: str
     duration: int
     detail: str
