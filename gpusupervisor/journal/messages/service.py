@@ -75,7 +75,7 @@ class ReloadRefused(Entry):
 
     message_id = "db586b5ba7d344b49d31974dddffdefa"
     level = ERROR
-    text = "configuration not reloaded: what was running is kept"
+    text = "configuration not reloaded, what was running is kept: {problem}"
     problem: tuple[str, ...]
     check: str = "configuration"
 
