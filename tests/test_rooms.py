@@ -36,7 +36,7 @@ PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
-          "state", "controls", "health", "jobs", "autotune")  # fmt: skip
+          "engines", "models", "state", "controls", "health", "jobs", "autotune")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[Path, str]]:
