@@ -261,8 +261,8 @@ class Controls:
             await self._close_unless_needed()
 
     async def _close_unless_needed(self) -> None:
-        """NVML stays open while a GPU is watched, and while something is held, for the last client to leave may make the
-        driver forget what is set; but not where a GPU could sleep that only a settled profile is held of."""
+        """NVML stays open while a GPU is watched, and while something is held, for the last client to leave may make
+        the driver forget what is set; but not where a GPU could sleep that only a settled profile is held of."""
         held = [gpu for gpu in self._gpus.values() if gpu.held]
         managed = bool(self._power) and all(device.managed for device in self._power)
         needed = any(gpu.needs_driver for gpu in held) or (bool(held) and not managed)

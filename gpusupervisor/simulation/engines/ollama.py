@@ -1,7 +1,7 @@
 """A simulated Ollama: its HTTP, its keep-alive, and a runner process for each loaded model.
 
 A model is loaded with as much of it in VRAM as is free (`size_vram` below `size`: it spilled). A generation takes
-`options.num_predict` tokens at `--tokens-per-second`, or less where a power limit or a lock holds the card's clocks down.
+`options.num_predict` tokens at `--tokens-per-second`, or slower where a power limit holds the card's clock down.
 """
 
 import argparse
