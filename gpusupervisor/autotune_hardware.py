@@ -63,8 +63,10 @@ class TunedGpu:
         return Point(point.power_limit if told.power_limit is None else told.power_limit, offset)
 
     async def restore(self) -> None:
-        """See `Control`."""
-        await self._revert()
+        """See `Control`. That it is so is published when this returns."""
+        if self._tried:
+            await self._revert()
+            await self._hardware.show()
 
     async def _revert(self) -> None:
         """Take the point back; that there is none any more is as good."""

@@ -119,6 +119,12 @@ class HardwareClient:
         finally:
             del self._held[gpu]
 
+    async def show(self) -> None:
+        """Ask the helper how things are, and wait until that is published. Never raises."""
+        await self._refresh(start_helper=True)
+        if self._shown is not None:
+            await self._shown()
+
     async def set_fan(self, gpu: str, fan: int, wish: FanWish) -> None:
         """See `HardwareController`."""
         options = {name: Variant(OPTION_TYPES[name], value) for name, value in wish.options.items()}
@@ -181,9 +187,7 @@ class HardwareClient:
         """Have something done, and what came of it shown before the caller is answered."""
         self.require_free(gpu)
         reply = await self.call(member, signature, body, answer)
-        await self._refresh(start_helper=True)
-        if self._shown is not None:
-            await self._shown()
+        await self.show()
         return list(reply.body[0]) if answer else []
 
     async def _refresh(self, *, start_helper: bool) -> None:

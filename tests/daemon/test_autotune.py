@@ -87,12 +87,12 @@ async def bench(lonely_station: Station) -> AsyncIterator[Bench]:
         "ollama", "--port", "0", "--model", f"{MODEL}=13G", "--home", home, "--load-time", "50ms",
         "--tokens-per-second", "100", executable=disguised_python(home / "bin" / "ollama"),
     )  # fmt: skip
+    await asyncio.to_thread(ollama.post, "/api/generate", {"model": MODEL})  # now: memory that grows is a sign of life
     station.describe({"ollama": OLLAMA.format(url=ollama.url)})
     helper = await asyncio.to_thread(station.helper)
     daemon = await asyncio.to_thread(station.daemon("--brief").wait_ready)
     observer = await observer_of(station.bus.address)
     bench = Bench(station, daemon, helper, ollama, observer)
-    await asyncio.to_thread(ollama.post, "/api/generate", {"model": MODEL})
     await observer.sees_tenant("ollama", "an idle model", Activity=is_idle, Holding=lambda held: held > 12 * GIB)
     await observer.ask(GPU, PROFILE, "Apply", "s", json.dumps({"power-limit": f"{BEFORE}mW", "persistence": True}))
     yield bench
