@@ -169,8 +169,9 @@ class Supervisor:
     async def autotune(self, gpu: str, wish: TuningWish) -> Work:
         """The work of a sweep, when it can be made now; see `Controller`."""
         situation = self._require_gpus(await self._world.look(wish.engine))
-        seen = self._seen or self._observatory.before_looking()
-        engine = require_engine(self._observatory.engines(seen), situation, self._arbiter.running, gpu, wish.engine)
+        assert self._seen is not None, "there are GPUs, so they were looked at"
+        engines = self._observatory.engines(self._seen)
+        engine = require_engine(engines, situation, self._arbiter.running, gpu, wish.engine)
         why = f"an autotune of {situation.gpus[gpu].name} has it work"
         return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
 
