@@ -12,6 +12,7 @@ from gpusupervisor.bus.job_views import job_view
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.published import variants
 from gpusupervisor.bus.views import Realtime
+from gpusupervisor.bus.wire import text
 from gpusupervisor.jobs import Jobs, Work
 
 
@@ -60,7 +61,7 @@ class JobMethods:
         if await known_user(self._bus, call.sender) == job.owner:
             self._jobs.cancel(number)
             return []
-        details = {"kind": job.kind, "target": job.target}
+        details = {"kind": job.kind, "target": text(job.target)}
         async with self._admission.authorized(call, names.ACTION_CANCEL_JOB, **details):
             self._jobs.cancel(number)
         return []
