@@ -24,7 +24,18 @@ STOREYS = (
     {"models"},
     {"state", "controls", "health", "jobs"},
     {"autotune", "chronicle"},
-    {"bus", "privileged_client", "hardware_client", "control_answers", "observatory", "world", "supervisor", "daemon"},
+    {
+        "bus",
+        "privileged_client",
+        "hardware_client",
+        "autotune_hardware",
+        "autotuner",
+        "control_answers",
+        "observatory",
+        "world",
+        "supervisor",
+        "daemon",
+    },
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
