@@ -7,50 +7,51 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gpusupervisor.cli import shapes
-from gpusupervisor.cli.exits import FAILED, INTERRUPTED, NOT_RUNNING, CommandFailed
+from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_RUNNING, CommandFailed
 from gpusupervisor.cli.session import Session
 from gpusupervisor.cli.text import safe
 
 Draw = Callable[[shapes.Shape], None]
 
 _CANCELLING = "Cancelling: it first undoes what has to be undone. Ctrl-C once more leaves it alone and does not wait."
-_LEAVING = "No longer waiting; the job goes on to its end. See: gpusupervisorctl job {id}"
+_LEAVING = "No longer waiting; the job goes on to its end. See: gpusupervisorctl job {}"
 _STOPPED = "gpusupervisor has stopped, and the job with it."
 
 
-async def follow(session: Session, path: str) -> shapes.Shape:
-    """Show the job at `path` until it has ended; returns its shape (see shapes.job), whether it succeeded or failed.
+async def follow(session: Session, path: str) -> tuple[shapes.Shape, int]:
+    """Show the job at `path` until it has ended; returns it as shapes.job has it, and the exit code that tells how.
 
-    The first Ctrl-C cancels the job, the second leaves it. Raises CommandFailed: with `exits.INTERRUPTED` when it was
-    cancelled by Ctrl-C or left, with `exits.FAILED` when somebody else cancelled it, and when the service stops.
+    The first Ctrl-C cancels the job and waits for its end, the second leaves it. Standard error tells how it ended
+    where it did not succeed; what it made until then is in the job. Raises CommandFailed when it is left and when the
+    service stops.
     """
-    job = {"id": path.rsplit("/", 1)[-1]}
     following = asyncio.ensure_future(_to_the_end(session, path))
-    presses = 0
+    cancelling: list[asyncio.Future[object]] = []
 
     def interrupted() -> None:
-        nonlocal presses
-        presses += 1
-        if presses == 1:
-            session.note(_CANCELLING)
-            cancelling.append(asyncio.ensure_future(session.client.call("Cancel", path=path, interface=_interface())))
-        else:
+        if cancelling:
             following.cancel()
+            return
+        session.note(_CANCELLING)
+        cancelling.append(asyncio.ensure_future(session.client.call("Cancel", path=path, interface=_interface())))
 
-    cancelling: list[asyncio.Future[object]] = []
     with _on_interrupt(interrupted):
         await asyncio.wait({following})
-        refused = await asyncio.gather(*cancelling, return_exceptions=True) if not following.cancelled() else []
     if following.cancelled():
-        session.note(_LEAVING.format(**job))
-        raise CommandFailed("", INTERRUPTED)
-    ended = following.result()
-    for each in refused:
-        if isinstance(each, CommandFailed) and ended["state"] != "cancelled":
-            session.note(each)
-    if ended["state"] == "cancelled":
-        raise CommandFailed(f"Job {ended['id']} is cancelled. {ended['detail']}", INTERRUPTED if presses else FAILED)
-    return ended
+        raise CommandFailed(_LEAVING.format(path.rsplit("/", 1)[-1]), INTERRUPTED)
+    job = following.result()
+    for refusal in await asyncio.gather(*cancelling, return_exceptions=True):
+        if isinstance(refusal, CommandFailed) and job["state"] != "cancelled":
+            session.note(refusal)
+    return job, _told(session, job, bool(cancelling))
+
+
+def _told(session: Session, job: shapes.Shape, interrupted: bool) -> int:
+    """Say how it ended where it did not succeed; the exit code."""
+    if job["state"] == "succeeded":
+        return DONE
+    session.note(job["detail"] if job["state"] == "failed" else f"Job {job['id']} is cancelled.")
+    return INTERRUPTED if job["state"] == "cancelled" and interrupted else FAILED
 
 
 async def _to_the_end(session: Session, path: str) -> shapes.Shape:
@@ -115,7 +116,7 @@ def _plainly(session: Session) -> Draw:
 
     def draw(job: shapes.Shape) -> None:
         nonlocal told
-        if job["detail"] not in ("", told):
+        if job["state"] == "running" and job["detail"] not in ("", told):
             told = job["detail"]
             session.note(f"{job['progress']} %: {told}")
 

@@ -14,7 +14,7 @@ from gpusupervisor.arbitration.situation import ReleasePlan
 from gpusupervisor.bus.service import BusService
 from gpusupervisor.errors import InvalidConfiguration
 from gpusupervisor.state import Check
-from tests.bus.builders import GIB, FakeClock, make_plan, make_result, make_state, no_jobs
+from tests.bus.builders import CARD, GIB, FakeClock, make_plan, make_result, make_state, no_jobs
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 from tests.cli.conftest import COMMAND, Run
@@ -43,11 +43,12 @@ async def test_tenants_lists_all_of_them(ctl: Run, service: BusService) -> None:
 
 
 async def test_plan_shows_what_would_be_done(ctl: Run, service: BusService, controller: FakeController) -> None:
-    shown = await ctl("plan", "ollama", "--size", "13G", "--gpu", "GPU-1")
+    service.publish(make_state())
+    shown = await ctl("plan", "ollama", "--size", "13G", "--gpu", CARD[:8])
     assert shown.status == 0, shown.errors
     assert shown.output.startswith("comfyui is asked for 4.0 GiB\n")
     assert "train.py (pid 4242)" in shown.output
-    assert controller.calls == [("plan_release", "GPU-1", "ollama", 13 * GIB)]
+    assert controller.calls == [("plan_release", CARD, "ollama", 13 * GIB)]
 
 
 async def test_a_plan_that_does_not_suffice_is_shown_and_ends_with_one(

@@ -102,8 +102,8 @@ async def test_following_what_fails_ends_with_one_and_says_why(bus: PrivateBus, 
     assert following.stderr is not None
     await following.stderr.readline()
     labour.finish.set()
-    output, _ = await following.communicate()
-    assert following.returncode == 1
+    output, errors = await following.communicate()
+    assert (following.returncode, errors) == (1, b"the GPU is lost\n")
     assert json.loads(output) | {"started_at": 0, "ended_at": 0} == {
         "id": 1, "kind": "autotune", "target": "GPU-1", "started_by": 0, "started_at": 0, "state": "failed",
         "progress": 10, "detail": "the GPU is lost", "result": {}, "ended_at": 0,

@@ -1,10 +1,12 @@
 """`fans` and `profile`: what is set on the cards, whether it stands, and setting it."""
 
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gpusupervisor.cli import shapes
-from gpusupervisor.cli.exits import DONE, FAILED, WRONG_USE, CommandFailed
+from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
 from gpusupervisor.cli.registry import Command, argument, typed
 from gpusupervisor.cli.session import Session
 from gpusupervisor.quantities import parse_duration
@@ -14,7 +16,7 @@ LONGEST_PROFILE = 64 * 1024
 
 async def show_fans(session: Session) -> None:
     """The fans of every GPU."""
-    shape = _chosen(session, shapes.fans(await session.client.objects()))
+    shape = await _of(session, shapes.fans)
     if session.json:
         return session.emit(shape)
     from gpusupervisor.cli.screens.controls import fans
@@ -24,7 +26,7 @@ async def show_fans(session: Session) -> None:
 
 async def show_profiles(session: Session) -> None:
     """The profile of every GPU, whether it stands, and what could be set."""
-    shape = _chosen(session, shapes.profiles(await session.client.objects()))
+    shape = await _of(session, shapes.profiles)
     if session.json:
         return session.emit(shape)
     from gpusupervisor.cli.screens.controls import profiles
@@ -63,9 +65,10 @@ async def reset(session: Session) -> int:
 async def _set(
     session: Session, member: str, signature: str = "", body: list[Any] | None = None, note: str = ""
 ) -> int:
+    from gpusupervisor.cli.cards import card
     from gpusupervisor.cli.client import BUS_NAME
 
-    path = await _card(session)
+    path, _ = await card(session, session.options.gpu)
     results = await session.client.call(member, signature, body or [], path=path, interface=f"{BUS_NAME}.Profile")
     shape = {"results": shapes.known(results or [])}
     if session.json:
@@ -79,29 +82,21 @@ async def _set(
     return DONE if all(each["ok"] for each in shape["results"]) else FAILED
 
 
-async def _card(session: Session) -> str:
-    """The object of the GPU that is meant: the one named, or the only one."""
-    from gpusupervisor.cli.client import BUS_NAME
+async def _of(session: Session, shape_of: Callable[[Mapping[str, Any]], list[shapes.Shape]]) -> list[shapes.Shape]:
+    """The shape of every GPU, or of the one that is asked for."""
+    objects = await session.client.objects()
+    if session.options.gpu:
+        from gpusupervisor.cli.cards import find
 
-    name, wanted = f"{BUS_NAME}.Gpu", session.options.gpu
-    cards = {i[name]["Uuid"]: path for path, i in (await session.client.objects()).items() if name in i}
-    if wanted in cards:
-        return cards[wanted]
-    if wanted or len(cards) != 1:
-        problem = f"No GPU is called {wanted!r}" if wanted else "--gpu UUID is needed: there is not just one GPU"
-        raise CommandFailed(f"{problem}; there are: {', '.join(sorted(cards)) or 'none'}.", WRONG_USE)
-    return next(iter(cards.values()))
-
-
-def _chosen(session: Session, of_gpus: list[shapes.Shape]) -> list[shapes.Shape]:
-    wanted = session.options.gpu
-    found = [each for each in of_gpus if wanted in ("", each["uuid"])]
-    if wanted and not found:
-        raise CommandFailed(f"No GPU is called {wanted!r}; there are: {', '.join(each['uuid'] for each in of_gpus)}.")
-    return found
+        path, _ = find(objects, session.options.gpu)
+        objects = {path: objects[path]}
+    return shape_of(objects)
 
 
 def _read(file: Path) -> str:
+    """The text of a profile; "-" is standard input."""
+    if str(file) == "-":
+        return sys.stdin.read(LONGEST_PROFILE)
     try:
         if file.stat().st_size > LONGEST_PROFILE:
             raise CommandFailed(f"{file} is too large for a profile.")
@@ -110,9 +105,9 @@ def _read(file: Path) -> str:
         raise CommandFailed(f"{file} cannot be read: {error}") from None
 
 
-_GPU = argument("--gpu", metavar="UUID", help="default: the only one", completes="gpu", default="")
-_SHOWN_GPU = argument("--gpu", metavar="UUID", help="default: all", completes="gpu", default="")
-_FILE = argument("file", metavar="FILE", help="the profile, in JSON", completes="file", type=Path)
+_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: the only one", completes="gpu", default="")
+_SHOWN_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: all", completes="gpu", default="")
+_FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file", type=Path)
 
 COMMANDS = (
     Command("fans", "every fan: what is wanted of it, and whether it follows", show_fans, (_SHOWN_GPU,)),

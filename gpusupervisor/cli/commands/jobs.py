@@ -17,21 +17,22 @@ async def show_all(session: Session) -> None:
 
 
 async def show_one(session: Session) -> int:
-    """One job; with --follow until it has ended. Ends with `exits.FAILED` when it has not succeeded."""
+    """One job; with --follow until it has ended. Ends with `exits.FAILED` when it has failed."""
     number = session.options.job
     if session.options.follow:
         from gpusupervisor.cli.following import follow
 
-        shape = await follow(session, f"/org/gpusupervisor1/jobs/{number}")
+        shape, code = await follow(session, f"/org/gpusupervisor1/jobs/{number}")
     else:
         shape = shapes.job(await _jobs(session, "Get", number))
+        code = FAILED if shape["state"] == "failed" else DONE
     if session.json:
         session.emit(shape)
     else:
         from gpusupervisor.cli.screens.jobs import details
 
         session.show(*details(shape))
-    return FAILED if shape["state"] == "failed" else DONE
+    return code
 
 
 async def cancel(session: Session) -> None:

@@ -15,7 +15,8 @@ GOES_ON = (
 async def plan(session: Session) -> int:
     """Show a plan; nothing is done. Ends with `exits.FAILED` when it does not suffice."""
     options = session.options
-    shape = shapes.known(await session.client.call("PlanRelease", "sst", [options.gpu, options.tenant, options.size]))
+    gpu = await _gpu(session)
+    shape = shapes.known(await session.client.call("PlanRelease", "sst", [gpu, options.tenant, options.size]))
     if session.json:
         session.emit(shape)
     else:
@@ -28,7 +29,7 @@ async def plan(session: Session) -> int:
 async def make_room(session: Session) -> None:
     """Plan, carry out, measure."""
     options = session.options
-    await _ask(session, "MakeRoom", "sst", [options.gpu, options.tenant, options.size])
+    await _ask(session, "MakeRoom", "sst", [await _gpu(session), options.tenant, options.size])
 
 
 async def release(session: Session) -> None:
@@ -36,6 +37,15 @@ async def release(session: Session) -> None:
     from gpusupervisor.cli.client import ROOT, TENANTS
 
     await _ask(session, "Release", "s", [session.options.tenant], path=f"{ROOT}/tenants", interface=TENANTS)
+
+
+async def _gpu(session: Session) -> str:
+    """The UUID of the GPU that is named; empty when none is, which the service understands."""
+    if not session.options.gpu:
+        return ""
+    from gpusupervisor.cli.cards import card
+
+    return (await card(session, session.options.gpu))[1]
 
 
 async def _ask(session: Session, member: str, signature: str, body: list[object], **where: str) -> None:
@@ -60,7 +70,10 @@ _WANTED = (
         default="",
     ),
     argument("--size", help='bytes, e.g. "13G"; default: what the tenant needs', type=typed(parse_bytes), default=0),
-    argument("--gpu", metavar="UUID", help="default: the only one, or the tenant's", completes="gpu", default=""),
+    argument(
+        "--gpu", metavar="UUID", help="how its UUID begins; default: the only one, or the tenant's", completes="gpu",
+        default="",
+    ),
 )  # fmt: skip
 
 COMMANDS = (
