@@ -55,8 +55,8 @@ class Observatory:
 
     def host_variables(self) -> frozenset[str]:
         """Environment variables by which tenants say where they listen."""
-        endpoints = (definition.endpoint for definition in self.catalog.definitions.values())
-        return frozenset(endpoint.host_variable for endpoint in endpoints if endpoint and endpoint.host_variable)
+        endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
+        return frozenset(name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
 
     def sight(self) -> Sight:
         """How well is seen what /proc hides of other users' processes."""
