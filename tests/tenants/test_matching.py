@@ -112,7 +112,9 @@ def test_a_child_without_a_pattern_of_its_own_counts_to_its_ancestor() -> None:
 def test_a_workers_own_port_is_not_the_tenants() -> None:
     router = who(5, "llama-server --models-dir /m", executable="/usr/bin/llama-server")
     child = who(7, "llama-server --port 40123 --alias m", executable="/usr/bin/llama-server", parents=[router])
-    assert tenant(child, router) == "llama-server"
+    assert tenant(child, router) == "llama-router"
+    plain = who(5, "llama-server --port 8080", executable="/usr/bin/llama-server")
+    assert tenant(child, plain) == "llama-server"
 
 
 def test_units_beat_containers_beat_executables_beat_command_lines_beat_comms() -> None:
