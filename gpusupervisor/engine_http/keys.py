@@ -50,17 +50,24 @@ def read_headers(headers: Sequence[Header], owner: int = ROOT) -> list[tuple[str
 
 def _read(path: str, owner: int) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        content = _content(path, owner).strip()
     except OSError as error:
         raise NotAllowed(f"its key file {path} cannot be read: {error.strerror}; {_REMEDY}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise NotAllowed(f"its key file {path} is not a file that only root can have written; {_REMEDY}")
-        content = file.read(LONGEST_KEY + 1).strip()
     if not _KEY.fullmatch(content):
         raise NotAllowed(f"its key file {path} does not hold one key, of ASCII without blanks, and nothing else")
     return content.decode("ascii")
+
+
+def _content(path: str, owner: int) -> bytes:
+    """Raises OSError, and NotAllowed for a file that somebody else could have written."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise NotAllowed(f"its key file {path} is not a file that only root can have written; {_REMEDY}")
+        return os.read(descriptor, LONGEST_KEY + 1)
+    finally:
+        os.close(descriptor)
 
 
 _REMEDY = "it must be a file of root's that the group gpusupervisor may read (chown root:gpusupervisor, chmod 640)"

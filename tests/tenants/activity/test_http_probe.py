@@ -1,5 +1,7 @@
 """The `http` probe: three values from any JSON."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
@@ -99,3 +101,11 @@ async def test_without_an_endpoint_it_is_unknown_while_something_of_it_is_there(
     assert (seen.state, seen.reason) == ("unknown", "its API cannot be asked: no address is known")
     gone = await HttpProbe(JOBS).observe(context(http, presence("")))
     assert (gone.state, gone.reason) == ("absent", "none of its processes holds VRAM")
+
+
+async def test_another_machine_is_asked_only_when_a_file_names_it(http: EngineHttp) -> None:
+    named = replace(presence("http://192.0.2.1:9", holder()), endpoint_is_written=False)
+    seen = await HttpProbe(JOBS).observe(context(http, named))
+    assert (seen.state, seen.reason) == (
+        "unknown", "its API cannot be asked: http://192.0.2.1:9 is not on this machine",
+    )  # fmt: skip

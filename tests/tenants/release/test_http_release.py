@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.tenants.definition import ForEach, ReleaseMethod, VersionRequirement
+from gpusupervisor.tenants.definition import Condition, ForEach, ReleaseMethod, VersionRequirement
 from gpusupervisor.tenants.release.http_release import MAX_ITEMS, Place, ReleaseAnswer, request_release
 from tests.http_peer import HTML, REDIRECT, Peer, reply
 
@@ -180,3 +180,26 @@ async def test_an_unusable_answer_is_not_accepted(peer: Peer, http: EngineHttp, 
     answer = await release(FREE, peer, http)
     assert not answer.accepted
     assert answer.outcome in ("refused", "failed")
+
+
+ONLY_IF = ReleaseMethod("http", "POST", "/free", only_if=Condition("/props", "reloads"), timeout=300_000)
+
+
+async def test_what_is_set_up_for_it_is_asked(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/props", {"reloads": True})
+    peer.answers["/free"] = reply(b"")
+    assert (await release(ONLY_IF, peer, http)).accepted
+    assert peer.paths == ["/props", "/free"]
+
+
+@pytest.mark.parametrize("said", [{"reloads": False}, {"reloads": 1}, {"reloads": "yes"}, {}, []])
+async def test_what_is_not_set_up_for_it_is_not_asked(peer: Peer, http: EngineHttp, said: object) -> None:
+    peer.says("/props", said)
+    answer = await release(ONLY_IF, peer, http)
+    assert (answer.outcome, peer.paths) == ("refused", ["/props"])
+    assert answer.detail == "it is not set up for this release: reloads is not true of it"
+
+
+async def test_what_does_not_tell_how_it_is_set_up_is_not_asked(peer: Peer, http: EngineHttp) -> None:
+    answer = await release(ONLY_IF, peer, http)
+    assert (answer.outcome, peer.paths) == ("failed", ["/props"])
