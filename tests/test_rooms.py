@@ -29,6 +29,8 @@ STOREYS = (
         "privileged_client",
         "hardware_client",
         "unit_client",
+        "autotune_hardware",
+        "autotuner",
         "control_answers",
         "observatory",
         "world",
