@@ -135,7 +135,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 
 def signal(path: str, interface: str, member: str, body: Sequence[Any]) -> Shape:
-    """`monitor`: a line for each signal: path, interface, signal, and its arguments by name."""
+    """`monitor`: for each signal path, interface, signal and its arguments by name; before them comes received_at."""
     head: Shape = {"path": path, "interface": interface, "signal": member}
     match member, body:
         case "PropertiesChanged", [of, changed, gone]:

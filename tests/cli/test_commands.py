@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -292,6 +293,7 @@ async def test_monitor_tells_json_lines_and_goes_on_over_a_restart(bus: PrivateB
             await asyncio.wait({hello}, timeout=0.05)
         told = json.loads(await hello)
         assert (told["signal"], told["plan_id"], told["freed"]) == ("ReleaseFinished", "plan-7", 4 * GIB)
+        assert abs(told["received_at"] - time.time() * 1e6) < 60e6
         await service.stop()
         service = await start()
         running: list[bool] = []

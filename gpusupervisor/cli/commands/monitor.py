@@ -1,5 +1,7 @@
 """`monitor`: signals as they come."""
 
+import time
+
 from gpusupervisor.cli import shapes
 from gpusupervisor.cli.registry import Command
 from gpusupervisor.cli.session import Session
@@ -15,7 +17,8 @@ async def monitor(session: Session) -> None:
         await session.client.properties(ROOT, MANAGER)
         async for signal in signals:
             if session.json:
-                session.emit(shapes.signal(signal.path, signal.interface, signal.member, signal.body), line=True)
+                shape = shapes.signal(signal.path, signal.interface, signal.member, signal.body)
+                session.emit({"received_at": time.time_ns() // 1000, **shape}, line=True)
             elif text := line(signal.path, signal.member, signal.body):
                 session.say(text)
 
