@@ -96,15 +96,18 @@ def _progress(session: Session) -> Iterator[Draw]:
         yield _plainly(session)
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.theme import Theme
 
     from gpusupervisor.cli.terminal import console
 
+    errors = console(sys.stderr)
+    errors.push_theme(Theme({"bar.back": "dim", "progress.percentage": "bold", "progress.elapsed": "dim"}))
     columns = (
         TextColumn("{task.fields[kind]}", markup=False),
         BarColumn(bar_width=30, complete_style="cyan", finished_style="green"),
         TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False),
     )  # fmt: skip
-    with Progress(*columns, console=console(sys.stderr), refresh_per_second=4) as bar:
+    with Progress(*columns, console=errors, refresh_per_second=4) as bar:
         task = bar.add_task("", total=100, kind="")
         yield lambda job: bar.update(
             task, completed=job["progress"], description=safe(job["detail"]), kind=safe(job["kind"])

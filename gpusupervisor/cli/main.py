@@ -76,10 +76,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=text_encoding(), errors="replace")
-    options = parse(sys.argv[1:])
-    import asyncio  # after the command line is understood: its help needs none of it
-
     try:
+        options = parse(sys.argv[1:])
+        import asyncio  # after the command line is understood: its help needs none of it
+
         code = asyncio.run(_run(options))
         sys.stdout.flush()
     except CommandFailed as failure:
