@@ -14,7 +14,7 @@ NAME = "gpusupervisor"
 
 STOREYS = (
     {"quantities", "foreign_text", "clock", "errors"},
-    {"configuration", "settings", "log", "notify", "automatic"},
+    {"configuration", "settings", "log", "notify", "automatic", "memory"},
     {"gpu"},
     {"processes"},
     {"engine_http"},
@@ -28,11 +28,12 @@ STOREYS = (
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
-PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "log", "notify", "gpu", "processes",
-              "helper"}  # fmt: skip
+PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "log", "notify", "memory", "gpu",
+              "processes", "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.schema"}  # fmt: skip
+                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.definition",
+                      "tenants.schema"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

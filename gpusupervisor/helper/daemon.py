@@ -19,11 +19,13 @@ from gpusupervisor.helper.callers import allowed_users
 from gpusupervisor.helper.control import GpuEvent
 from gpusupervisor.helper.controllers import Controls, Folders
 from gpusupervisor.helper.facts import FactTeller, Holders
+from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.helper.sleep import SleepWatch
 from gpusupervisor.helper.variables import named_variables
 from gpusupervisor.log import set_up_logging
+from gpusupervisor.memory import PROC
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
@@ -64,6 +66,8 @@ class Surroundings:
     idle_after: float = IDLE_AFTER
     tick: float = TICK
     folders: Callable[[], Folders] = unit_folders
+    memory: Path = PROC
+    """Where the kernel tells how much memory is available."""
 
 
 class Helper:
@@ -90,11 +94,12 @@ class Helper:
             lambda: named_variables(surroundings.tenant_layers),
             network=surroundings.network,
         )
+        page_cache = PageCacheCalls(surroundings.tenant_layers, surroundings.memory)
         allowed = await asyncio.to_thread(surroundings.allowed)
         try:
             await controls.prepare()
             self._service = service = await HelperService.start(
-                surroundings.bus_address, teller, controls, self._clock, allowed
+                surroundings.bus_address, teller, controls, page_cache, self._clock, allowed
             )
             try:
                 code = await self._serve(service, controls)

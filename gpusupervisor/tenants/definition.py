@@ -11,6 +11,7 @@ from gpusupervisor.clock import UNKNOWN as INFINITY
 
 ActivityPolicy = Literal["any", "all"]
 WhenBusy = Literal["deferred", "refused", "destructive"]
+ModelLayout = Literal["ollama", "files"]
 NEEDS_AUTO = "auto"
 """`needs-vram = "auto"`: what the engine itself reports it wants."""
 
@@ -136,6 +137,16 @@ class ReleaseMethod:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFolders:
+    """Where an engine's model files are."""
+
+    directories: tuple[str, ...]
+    """Absolute paths; those that are not there have no models."""
+    layout: ModelLayout = "files"
+    """`ollama`: manifests that name blobs; `files`: weights by the names of their files."""
+
+
+@dataclass(frozen=True, slots=True)
 class TenantDefinition:
     """An application as data."""
 
@@ -160,6 +171,8 @@ class TenantDefinition:
     activity: ActivitySpec | None = None
     """None: activity is always unknown, so never released."""
     release: tuple[ReleaseMethod, ...] = ()
+    models: ModelFolders | None = None
+    """None: nobody says where they are, so nothing is known of them in RAM."""
     needs_vram: int | None = None
     """Bytes a busy tenant needs in total; None = "auto", what the engine reports."""
     floor: int = 0
