@@ -30,6 +30,7 @@ from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.privileged_client import PrivilegedClient
 from gpusupervisor.processes.reader import ProcessReader
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor
@@ -69,6 +70,7 @@ class _Parts:
     hardware: HardwareClient
     hidden: PrivilegedClient
     observatory: Observatory
+    residency: ResidencyKeeper
 
 
 class Daemon:
@@ -112,7 +114,7 @@ class Daemon:
         )
         hidden = PrivilegedClient(self._clock)
         observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
-        return _Parts(thread, http, hardware, hidden, observatory)
+        return _Parts(thread, http, hardware, hidden, observatory, ResidencyKeeper(self._clock))
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -126,6 +128,7 @@ class Daemon:
             self._announce,
             tasks,
             lambda: parts.hardware.controls,
+            parts.residency,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         bus = await BusService.start(where, supervisor, parts.hardware, __version__, self._clock, authority)
@@ -139,6 +142,7 @@ class Daemon:
             self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
+            parts.residency.keep_up_for_ever(bus.connection),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
         )
         background = [tasks.create_task(work) for work in works]

@@ -32,10 +32,12 @@ from gpusupervisor.health.checks import (
     check_fans,
     check_gpus,
     check_helper,
+    check_residency,
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
 from gpusupervisor.tenants.catalog import Catalog
@@ -73,16 +75,18 @@ class Supervisor:
         announce: Callable[[Event], None],
         tasks: asyncio.TaskGroup,
         controls: Callable[[], Controls] = Controls,
+        residency: ResidencyKeeper | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls.
+        controls: tells what the helper controls. residency: knows what is in RAM of models' files.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._residency = residency or ResidencyKeeper(clock)
         self._observatory = observatory
         self._clock = clock
         self._automatic = automatic
@@ -205,6 +209,8 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
+        engines = self._residency.engines(self._observatory.engines(seen), seen.definitions, seen.activities)
+        residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
@@ -214,6 +220,7 @@ class Supervisor:
             check_helper(self._observatory.sight(), seen.census),
             *check_fans(controls),
             *check_drift(controls),
+            check_residency(residencies),
         )
         automatic = self._automatic.on
         return State(
@@ -223,7 +230,8 @@ class Supervisor:
             definitions=seen.definitions,
             activities=seen.activities,
             assessments=assessments,
-            engines=self._observatory.engines(seen),
+            engines=engines,
+            residencies=residencies,
             checks=checks,
             controls=controls,
             automatic=automatic,

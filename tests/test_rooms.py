@@ -24,7 +24,18 @@ STOREYS = (
     {"models"},
     {"state", "controls", "health", "jobs"},
     {"autotune"},
-    {"bus", "privileged_client", "hardware_client", "control_answers", "observatory", "world", "supervisor", "daemon"},
+    {
+        "bus",
+        "privileged_client",
+        "hardware_client",
+        "helper_call",
+        "control_answers",
+        "observatory",
+        "residency_keeper",
+        "world",
+        "supervisor",
+        "daemon",
+    },
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.helper.page_cache import measure, scan, system_calls
+from gpusupervisor.helper.page_cache import layout, measure, scan, system_calls
 from gpusupervisor.helper.page_cache.beneath import Beneath, NotPlain, opened_root
 from gpusupervisor.helper.page_cache.measure import Gauge
 from tests.helper.page_cache.conftest import ME, MIB, look, make_cold, ollama_model, problems, write
@@ -180,24 +180,27 @@ def test_a_file_that_became_a_fifo_after_it_was_listed_is_a_problem(
     disk: Path, beneath_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(disk / "model.gguf")
-    listed = scan.layout.models_of_weights
+    listed = layout.models_of_weights
 
     def replaced_since(paths: list[str]) -> object:
         file.unlink()
         os.mkfifo(file)
         return listed(paths)
 
-    monkeypatch.setattr(scan.layout, "models_of_weights", replaced_since)
+    monkeypatch.setattr(layout, "models_of_weights", replaced_since)
     found = look(disk)["model.gguf"]
     assert (found.problem, found.cached) == ("one of its files is no regular file", None)
 
 
 def test_a_file_that_is_gone_since_it_was_listed_is_a_problem(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(disk / "model.gguf")
-    listed = scan.layout.models_of_weights
-    monkeypatch.setattr(
-        scan.layout, "models_of_weights", lambda paths: [file.unlink(missing_ok=True), listed(paths)][1]
-    )
+    listed = layout.models_of_weights
+
+    def gone_since(paths: list[str]) -> object:
+        file.unlink(missing_ok=True)
+        return listed(paths)
+
+    monkeypatch.setattr(layout, "models_of_weights", gone_since)
     assert look(disk)["model.gguf"].problem == "one of its files is missing"
 
 
