@@ -120,7 +120,9 @@ class _Held:
 def _reopened(named: int, right_kind: Callable[[int], bool], path: str) -> Iterator[int]:
     """The very file that a descriptor names, open for reading; one of another kind is never opened."""
     if not right_kind(os.fstat(named).st_mode):
-        raise NotPlain(errno.EINVAL, "is not of the kind that is wanted", path)
+        raise NotPlain(
+            errno.EINVAL, "it is no regular file" if right_kind is stat.S_ISREG else "it is no directory", path
+        )
     descriptor = os.open(f"/proc/self/fd/{named}", _READ)
     try:
         yield descriptor

@@ -11,7 +11,7 @@ import pytest
 from gpusupervisor.helper.page_cache import layout, measure, scan, system_calls
 from gpusupervisor.helper.page_cache.beneath import Beneath, NotPlain, opened_root
 from gpusupervisor.helper.page_cache.measure import Gauge
-from tests.helper.page_cache.conftest import ME, MIB, look, make_cold, ollama_model, problems, write
+from tests.model_files import ME, MIB, look, make_cold, ollama_model, problems, write
 
 as_root = pytest.mark.skipif(ME != 0, reason="needs root, to give files away")
 METHODS = ["cachestat", "mincore"]
