@@ -58,7 +58,7 @@ def test_a_warm_up_is_as_fast_as_cat(model: Path, figure: Report) -> None:
     for number in range(ROUNDS):
         for work in works if number % 2 else works[::-1]:  # neither profits from being second
             took[work].append(timed(work, model))
-            assert measured(model) == SIZE
+            assert measured(model) > SIZE * 0.99  # the kernel may take a few pages away again
     figure("a warm-up's time, that of cat being 100", *share(took[warm], took[cat]), 100 / 0.9)
 
 
