@@ -73,7 +73,17 @@ class State:
     """By tenant: what is in RAM of its models' files, for those whose definition says where they are."""
 
 
-class Controller(Protocol):
+class Warmer(Protocol):
+    """What the bus may ask of models' files in RAM. Every method raises `SupervisorError`s only."""
+
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """A verdict on every model, the worthiest first."""
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM, at `rate` bytes a second at most (0: as fast as it goes)."""
+
+
+class Controller(Warmer, Protocol):
     """What the bus may ask of the supervisor. Every method raises `SupervisorError`s only."""
 
     def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
@@ -97,13 +107,3 @@ class Controller(Protocol):
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet; name ends in .toml or .json."""
-
-
-class Warmer(Protocol):
-    """What the bus may ask of models' files in RAM. Every method raises `SupervisorError`s only."""
-
-    async def plan_warming(self) -> tuple[WarmStep, ...]:
-        """A verdict on every model, the worthiest first."""
-
-    async def warm(self, tenant: str, model: str, rate: int) -> Work:
-        """The work that reads a model into RAM, at `rate` bytes a second at most (0: as fast as it goes)."""

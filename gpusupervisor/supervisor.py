@@ -36,6 +36,8 @@ from gpusupervisor.health.checks import (
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
+from gpusupervisor.jobs import Work
+from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
@@ -203,6 +205,14 @@ class Supervisor:
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
         return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """Which models are worth reading into RAM; see `Warmer`."""
+        return await self._residency.plan_warming()
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM; see `Warmer`."""
+        return await self._residency.warm(tenant, model, rate)
 
     def _situation_of(self, seen: Seen) -> Situation:
         return self._arbiter.situation(seen, self._configuration.settings.reserve)
