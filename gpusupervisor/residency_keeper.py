@@ -16,7 +16,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.helper_call import MISSING, call_helper
+from gpusupervisor.helper_call import call_helper
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.memory import Memory, read_memory
 from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, learn
@@ -92,6 +92,7 @@ class ResidencyKeeper:
             if (seen := activities.get(tenant)) and seen.state not in ("absent", "unknown")
         )
         if described != self._described:
+            self.residencies = {tenant: each for tenant, each in self.residencies.items() if tenant in described}
             self._wanted.set()
         self._described, self._running = described, running
         return {tenant: self._engine(status) for tenant, status in engines.items()}
@@ -128,9 +129,7 @@ class ResidencyKeeper:
                 found = await self._ask(tenant, now)
             except SupervisorError as error:
                 found = residency_of((), "", (str(error),), now)
-                known = self.residencies.get(tenant)
-                if known is None or known.problems != found.problems:
-                    _LOG.log(_gravity(error), "what is in RAM of %s's models is not known: %s", tenant, error)
+                _LOG.debug("what is in RAM of %s's models is not known: %s", tenant, error)  # its check judges that
             self.residencies = {**self.residencies, tenant: found}
             return found
 
@@ -163,8 +162,7 @@ class ResidencyKeeper:
             if residency.problems and not residency.models:
                 raise GpuUnavailable(f"The files of {tenant}'s models cannot be looked at: {residency.problems[0]}")
             raise InvalidArgument(f"{tenant} has no files of a model {harmless(model)!r}, or of several alike")
-        if (tenant, files.name) in self._warming:
-            raise Busy(f"{files.name} is being read into RAM already")
+        self._refuse_twice(tenant, files)
 
         async def work(report: Report) -> WarmedUp:
             return await self._warm(tenant, files, rate, report)
@@ -172,6 +170,7 @@ class ResidencyKeeper:
         return work
 
     async def _warm(self, tenant: str, files: ModelResidency, rate: int, report: Report) -> WarmedUp:
+        self._refuse_twice(tenant, files)
         key = (tenant, files.name)
         self._warming.add(key)
         started = self._clock.now()
@@ -195,6 +194,10 @@ class ResidencyKeeper:
         if now is not None and now.cached is not None and now.cached * 100 < now.size * NOT_STAYED:
             raise WontFit("All of it was read, and did not stay in RAM: too little memory is available")
         return WarmedUp(tenant, files.name, total, took)
+
+    def _refuse_twice(self, tenant: str, files: ModelResidency) -> None:
+        if (tenant, files.name) in self._warming:
+            raise Busy(f"{files.name} is being read into RAM already")
 
     def _due(self) -> Collection[str]:
         """Those never asked about, those that have changed, and engines that run, of which something is old."""
@@ -248,10 +251,6 @@ class ResidencyKeeper:
         if self._bus is None:
             raise GpuUnavailable("The supervisor is only just starting: try again in a second")
         return list((await call_helper(self._bus, member, signature, list(body), answer)).body)
-
-
-def _gravity(error: SupervisorError) -> int:
-    return logging.INFO if str(error) == MISSING else logging.WARNING
 
 
 def _model(entry: Mapping[str, Variant]) -> ModelResidency:

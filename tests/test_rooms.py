@@ -14,7 +14,7 @@ NAME = "gpusupervisor"
 
 STOREYS = (
     {"quantities", "foreign_text", "clock", "errors"},
-    {"configuration", "settings", "log", "notify", "automatic", "memory"},
+    {"configuration", "settings", "journal", "notify", "automatic", "memory"},
     {"gpu"},
     {"processes"},
     {"engine_http"},
@@ -23,27 +23,17 @@ STOREYS = (
     {"engines"},
     {"models"},
     {"state", "controls", "health", "jobs"},
-    {"autotune"},
-    {
-        "bus",
-        "privileged_client",
-        "hardware_client",
-        "helper_call",
-        "control_answers",
-        "observatory",
-        "residency_keeper",
-        "world",
-        "supervisor",
-        "daemon",
-    },
+    {"autotune", "chronicle"},
+    {"bus", "privileged_client", "hardware_client", "helper_call", "control_answers", "observatory", "residency_keeper",
+     "world", "supervisor", "daemon"},
     {"helper"},
-)
+)  # fmt: skip
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
-PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "log", "notify", "memory", "gpu",
+PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "memory", "gpu",
               "processes", "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.definition",
+                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.definition",
                       "tenants.schema"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}

@@ -182,6 +182,16 @@ HEALTH = Interface(
     ),
 )
 
+LOG_CONTROL = Interface(
+    "org.freedesktop.LogControl1",
+    properties=(
+        Property("LogLevel", "s", "false", writable=True),
+        Property("LogTarget", "s", "false"),
+        Property("SyslogIdentifier", "s", "false"),
+    ),
+)
+"""systemd's, see org.freedesktop.LogControl1(5)."""
+
 JOBS = Interface(
     f"{BUS_NAME}.Jobs",
     methods=(

@@ -13,6 +13,7 @@ from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.job_views import finished_body, job_view
+from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.methods import Methods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
@@ -33,6 +34,7 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
 from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
 
 Views = dict[Interface, Values]
@@ -65,6 +67,7 @@ class BusService:
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
+        LogControl(self._server, presence.bus, SUPERVISOR)
 
     @classmethod
     async def start(

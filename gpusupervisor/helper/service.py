@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dbus_fast import Variant
 
+from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.bus.objects import Call, ObjectServer
 from gpusupervisor.bus.presence import Presence
@@ -17,6 +18,7 @@ from gpusupervisor.helper.facts import FactTeller, Told
 from gpusupervisor.helper.hardware_calls import HardwareCalls, signal_of
 from gpusupervisor.helper.interface import HELPER
 from gpusupervisor.helper.page_cache.calls import PageCacheCalls
+from gpusupervisor.journal import setup as journal
 from gpusupervisor.processes.identity import ProcessKey
 
 
@@ -41,6 +43,7 @@ class HelperService:
         """When it was last called by somebody who may (or was started): seconds of the event loop's clock."""
         handlers = {"Facts": self._facts, **HardwareCalls(controls, clock).handlers(), **page_cache.handlers()}
         self._server.export(HELPER_PATH, HELPER, handlers)
+        LogControl(self._server, presence.bus, journal.HELPER)
 
     @classmethod
     async def start(
