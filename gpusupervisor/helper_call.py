@@ -21,7 +21,7 @@ LONGEST_TEXT = 4096
 MISSING = "the helper is not there (systemctl status gpusupervisor-helper), so nothing can be set"
 
 _ERRORS: Mapping[str, type[SupervisorError]] = {
-    f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__()
+    f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__() if "code" in vars(error)
 }
 
 

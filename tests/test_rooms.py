@@ -24,8 +24,8 @@ STOREYS = (
     {"models"},
     {"state", "controls", "health", "jobs"},
     {"autotune", "chronicle"},
-    {"bus", "privileged_client", "hardware_client", "helper_call", "control_answers", "observatory", "residency_keeper",
-     "world", "supervisor", "daemon"},
+    {"bus", "privileged_client", "hardware_client", "autotune_hardware", "autotuner", "helper_call", "control_answers",
+     "observatory", "residency_keeper", "world", "supervisor", "daemon"},
     {"helper"},
 )  # fmt: skip
 """From the ground up. A room may import the rooms below its own storey, and those on it."""

@@ -10,7 +10,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.arbitration.situation import PlanResult, ReleasePlan
 from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
-from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult
+from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.models.residency import ModelResidency
@@ -68,6 +68,15 @@ class FakeController:
             report(40, f"reading {model} into RAM")
             await self.gate.wait()
             return WarmedUp(tenant, model, 8 << 30, 2_000_000)
+
+        return work
+
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        self._note("autotune", gpu, wish)
+
+        async def work(_report: Report) -> object:
+            await self.gate.wait()
+            return None
 
         return work
 
