@@ -19,7 +19,7 @@ from gpusupervisor.quantities import format_bytes
 
 PART = 0.1
 """Seconds that one part may take."""
-BLOCK = 256 * 1024
+BLOCK = 512 * 1024
 REMEMBERED = 8
 """Warm-ups that are under way."""
 
