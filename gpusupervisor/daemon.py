@@ -47,6 +47,7 @@ from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
+from gpusupervisor.unit_client import UnitClient
 
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75
@@ -82,6 +83,7 @@ class _Parts:
     http: EngineHttp
     hardware: HardwareClient
     hidden: PrivilegedClient
+    units: UnitClient
     observatory: Observatory
     residency: ResidencyKeeper
 
@@ -126,9 +128,10 @@ class Daemon:
             sysfs_root=self._surroundings.sysfs_root,
             given_away=lambda: hardware.given_away,
         )
-        hidden = PrivilegedClient(self._clock)
-        observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
-        return _Parts(thread, http, hardware, hidden, observatory, ResidencyKeeper(self._clock))
+        hidden, units = PrivilegedClient(self._clock), UnitClient()
+        processes = ProcessReader(privileged=hidden)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units.declared)
+        return _Parts(thread, http, hardware, hidden, units, observatory, ResidencyKeeper(self._clock))
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -159,7 +162,8 @@ class Daemon:
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
-            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
+            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
+            parts.units.follow_for_ever(bus.connection),
         )
         background = [tasks.create_task(work) for work in works]
         try:

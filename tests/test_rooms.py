@@ -24,17 +24,30 @@ STOREYS = (
     {"models"},
     {"state", "controls", "health", "jobs"},
     {"autotune", "chronicle"},
-    {"bus", "privileged_client", "hardware_client", "autotune_hardware", "autotuner", "helper_call", "control_answers",
-     "observatory", "residency_keeper", "world", "supervisor", "daemon"},
+    {
+        "bus",
+        "privileged_client",
+        "hardware_client",
+        "unit_client",
+        "autotune_hardware",
+        "autotuner",
+        "control_answers",
+        "observatory",
+        "helper_call",
+        "residency_keeper",
+        "world",
+        "supervisor",
+        "daemon",
+    },
     {"helper"},
-)  # fmt: skip
+)
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
 PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "memory", "gpu",
               "processes", "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.definition",
-                      "tenants.schema"}  # fmt: skip
+                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
+                      "tenants.definition", "tenants.schema"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

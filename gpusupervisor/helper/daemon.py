@@ -32,6 +32,7 @@ from gpusupervisor.memory import PROC
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
+from gpusupervisor.tenants.declared import VARIABLES
 
 EXIT_BUS_LOST = 1
 TICK = 1.0
@@ -94,7 +95,7 @@ class Helper:
         )
         teller = FactTeller(
             Holders(thread, self._clock, surroundings.sysfs_root, lambda: controls.given_away.gpus),
-            lambda: named_variables(surroundings.tenant_layers),
+            lambda: named_variables(surroundings.tenant_layers) | VARIABLES,
             network=surroundings.network,
         )
         page_cache = PageCacheCalls(surroundings.tenant_layers, surroundings.memory)

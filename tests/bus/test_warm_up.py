@@ -99,18 +99,24 @@ async def test_options_that_are_none_are_refused(
     assert "allowed: rate (t)" in reply.body[0]
 
 
+async def heard(process: asyncio.subprocess.Process, line: bytes) -> None:
+    """Wait until it says something."""
+    assert process.stderr is not None
+    async with asyncio.timeout(10):
+        while (told := await process.stderr.readline()) != line:
+            assert told, "it has ended"
+
+
 async def test_the_command_line_follows_it_to_its_end(
     authority: FixedAuthority, shared_bus: PrivateBus, controller: FakeController
 ) -> None:
     controller.gate.clear()
     process = await shared_bus.spawn(*COMMAND, "ollama", "qwen3:8b")
-    while not controller.calls:
-        await asyncio.sleep(0.01)
+    await heard(process, b"40 %  reading qwen3:8b into RAM\n")
     controller.gate.set()
     output, errors = await process.communicate()
     assert process.returncode == 0, errors
     assert output == b"8.0 GiB in RAM after 2s\n"
-    assert "reading qwen3:8b into RAM" in errors.decode()
 
 
 async def test_ctrl_c_cancels_it(
@@ -118,10 +124,7 @@ async def test_ctrl_c_cancels_it(
 ) -> None:
     controller.gate.clear()
     process = await shared_bus.spawn(*COMMAND, "ollama", "qwen3:8b")
-    assert process.stderr is not None
-    async with asyncio.timeout(10):
-        while b"40 %  reading qwen3:8b into RAM\n" not in await process.stderr.readline():
-            pass
+    await heard(process, b"40 %  reading qwen3:8b into RAM\n")
     process.send_signal(signal.SIGINT)
     _, errors = await process.communicate()
     assert process.returncode == 130

@@ -17,6 +17,7 @@ from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.checks import (
     LISTED,
     check_configuration,
+    check_declarations,
     check_driver,
     check_gpus,
     check_helper,
@@ -238,3 +239,15 @@ def test_how_residency_is_measured_is_told_or_why_it_cannot_be(
     assert (found.id, found.state) == ("residency", state)
     assert words in found.summary
     assert bool(found.impact and found.remedy) is (state == "degraded")
+
+
+def test_a_unit_that_declares_nonsense_is_named() -> None:
+    assert check_declarations(()) == ()
+    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"))
+    assert (one.id, one.state, one.summary) == (
+        "declaration-1", "degraded", "unit a.service: GPUSUPERVISOR_PRIORITY: is high",
+    )  # fmt: skip
+    assert two.id == "declaration-2"
+    assert says_everything(one)
+    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)))
+    assert (len(many), many[-1].summary) == (LISTED + 1, "7 more problems")
