@@ -103,7 +103,7 @@ async def heard(process: asyncio.subprocess.Process, line: bytes) -> None:
     """Wait until it says something."""
     assert process.stderr is not None
     async with asyncio.timeout(10):
-        while (told := await process.stderr.readline()) != line:
+        while (told := await process.stderr.readline()).strip() != line:
             assert told, "it has ended"
 
 
@@ -112,7 +112,7 @@ async def test_the_command_line_follows_it_to_its_end(
 ) -> None:
     controller.gate.clear()
     process = await shared_bus.spawn(*COMMAND, "ollama", "qwen3:8b")
-    await heard(process, b"40 %  reading qwen3:8b into RAM\n")
+    await heard(process, b"40 %  reading qwen3:8b into RAM")
     controller.gate.set()
     output, errors = await process.communicate()
     assert process.returncode == 0, errors
@@ -124,7 +124,7 @@ async def test_ctrl_c_cancels_it(
 ) -> None:
     controller.gate.clear()
     process = await shared_bus.spawn(*COMMAND, "ollama", "qwen3:8b")
-    await heard(process, b"40 %  reading qwen3:8b into RAM\n")
+    await heard(process, b"40 %  reading qwen3:8b into RAM")
     process.send_signal(signal.SIGINT)
     _, errors = await process.communicate()
     assert process.returncode == 130
