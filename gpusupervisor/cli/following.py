@@ -13,17 +13,18 @@ from gpusupervisor.cli.text import safe
 
 Draw = Callable[[shapes.Shape], None]
 
-_CANCELLING = "Cancelling: it first undoes what has to be undone. Ctrl-C once more leaves it alone and does not wait."
+_CANCELLING = "Cancelling: {}. Ctrl-C once more leaves it alone and does not wait."
+UNDOING = "it first undoes what has to be undone"
 _LEAVING = "No longer waiting; the job goes on to its end. See: gpusupervisorctl job {}"
 _STOPPED = "gpusupervisor has stopped, and the job with it."
 
 
-async def follow(session: Session, path: str) -> tuple[shapes.Shape, int]:
+async def follow(session: Session, path: str, meanwhile: str = UNDOING) -> tuple[shapes.Shape, int]:
     """Show the job at `path` until it has ended; returns it as shapes.job has it, and the exit code that tells how.
 
     The first Ctrl-C cancels the job and waits for its end, the second leaves it. Standard error tells how it ended
     where it did not succeed; what it made until then is in the job. Raises CommandFailed when it is left and when the
-    service stops.
+    service stops. meanwhile: what is told of cancelling it, without a full stop.
     """
     following = asyncio.ensure_future(_to_the_end(session, path))
     cancelling: list[asyncio.Future[object]] = []
@@ -32,7 +33,7 @@ async def follow(session: Session, path: str) -> tuple[shapes.Shape, int]:
         if cancelling:
             following.cancel()
             return
-        session.note(_CANCELLING)
+        session.note(_CANCELLING.format(meanwhile))
         cancelling.append(asyncio.ensure_future(session.client.call("Cancel", path=path, interface=_interface())))
 
     with _on_interrupt(interrupted):

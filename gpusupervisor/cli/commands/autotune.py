@@ -19,7 +19,7 @@ async def autotune(session: Session) -> int:
     arguments = [session.options.engine, _options(session)]
     profile = f"{BUS_NAME}.Profile"
     job_path = await session.client.call("Autotune", "sa{sv}", arguments, path=path, interface=profile)
-    job, code = await follow(session, job_path)
+    job, code = await follow(session, job_path, "the state before is being set again")
     if session.json:
         session.emit(job)
     else:
