@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gpusupervisor import __version__
@@ -32,7 +33,8 @@ from gpusupervisor.privileged_client import PrivilegedClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
-from gpusupervisor.supervisor import Configuration, Supervisor
+from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
 
@@ -41,6 +43,8 @@ EXIT_DRIVER_CHANGED = 75
 """EX_TEMPFAIL: the driver was upgraded under us; only a new process can load its new library."""
 HELPER_PATIENCE = 5.0
 """Seconds that the first look waits for the helper."""
+STORE_PATIENCE = 2.0
+"""Seconds that the first look waits for what was learned earlier."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
 
@@ -69,6 +73,7 @@ class _Parts:
     hardware: HardwareClient
     hidden: PrivilegedClient
     observatory: Observatory
+    telemetry: Telemetry
 
 
 class Daemon:
@@ -92,6 +97,7 @@ class Daemon:
         for problem in configuration.problems:
             _LOG.error("configuration: %s", problem)
         parts = self._assemble(configuration)
+        parts.telemetry.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 return await self._serve(configuration, parts, tasks)
@@ -100,6 +106,7 @@ class Daemon:
             await parts.http.aclose()
             if self._bus is not None:
                 await self._bus.stop()
+            await parts.telemetry.close()
 
     def _assemble(self, configuration: Configuration) -> _Parts:
         thread, http, hardware = NvmlThread(self._clock), EngineHttp(), HardwareClient()
@@ -112,7 +119,8 @@ class Daemon:
         )
         hidden = PrivilegedClient(self._clock)
         observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
-        return _Parts(thread, http, hardware, hidden, observatory)
+        telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
+        return _Parts(thread, http, hardware, hidden, observatory, telemetry)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -123,12 +131,15 @@ class Daemon:
             parts.http,
             self._clock,
             AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic),
-            self._announce,
+            partial(self._announce, parts.telemetry),
             tasks,
             lambda: parts.hardware.controls,
+            parts.telemetry,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
-        bus = await BusService.start(where, supervisor, parts.hardware, __version__, self._clock, authority)
+        bus = await BusService.start(
+            where, supervisor, parts.hardware, __version__, self._clock, authority, parts.telemetry
+        )
         self._bus = bus
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         bus.publish(supervisor.before_first_tick())
@@ -136,7 +147,7 @@ class Daemon:
         _LOG.info("gpusupervisor %s is ready", __version__)
         works = (
             parts.hardware.follow_for_ever(bus.connection, bus.emit_control, supervisor.shown),
-            self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
+            self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
@@ -153,24 +164,30 @@ class Daemon:
         if not self._end.done():
             self._end.set_result(code)
 
-    def _announce(self, event: Event) -> None:
+    def _announce(self, telemetry: Telemetry, event: Event) -> None:
+        telemetry.note(event)
         if self._bus is not None:
             self._bus.emit(event)
 
-    async def _tick_for_ever(
-        self, bus: BusService, supervisor: Supervisor, thread: NvmlThread, hardware: HardwareClient
-    ) -> None:
-        """Before the first look it must be known what is given away, for to look would be to touch it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HELPER_PATIENCE):
-                await hardware.answered.wait()
+    async def _tick_for_ever(self, bus: BusService, supervisor: Supervisor, parts: _Parts) -> None:
+        """Before the first look it must be known what is given away, for to look would be to touch it.
+
+        What was learned earlier should be, too: decisions without it are poorer, not wrong.
+        """
+        for answer, patience in (
+            (parts.hardware.answered, HELPER_PATIENCE),
+            (parts.telemetry.recalled, STORE_PATIENCE),
+        ):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await answer.wait()
         driver_answered = False
         while True:
             state = await supervisor.tick()
             bus.publish(state)
             self._status = state.status
             self._notifier.status(self._status)
-            wedged = thread.wedged_since
+            wedged = parts.thread.wedged_since
             if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
                 self._notifier.alive()
             driver_answered |= state.sample.driver.state == "ok"

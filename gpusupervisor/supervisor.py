@@ -32,12 +32,15 @@ from gpusupervisor.health.checks import (
     check_fans,
     check_gpus,
     check_helper,
+    check_telemetry,
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.world import LiveWorld
 
@@ -73,10 +76,11 @@ class Supervisor:
         announce: Callable[[Event], None],
         tasks: asyncio.TaskGroup,
         controls: Callable[[], Controls] = Controls,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls.
+        controls: tells what the helper controls. telemetry: None stores nothing.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
@@ -88,7 +92,10 @@ class Supervisor:
         self._automatic = automatic
         self._world = LiveWorld(observatory, http, self._situation_of)
         settings = configuration.settings
-        self._arbiter = Arbiter(self._world, clock, announce, tasks.create_task, settings.reservation)
+        self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
+        self._arbiter = Arbiter(
+            self._world, clock, announce, tasks.create_task, settings.reservation, self._telemetry.facts
+        )
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -105,13 +112,16 @@ class Supervisor:
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
         self._served, self._waiting = self._waiting, []
+        self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
         automatic = self._automatic.on
         assessments = self._arbiter.act(situation, assess(situation), automatic=automatic)
         self._seen, self._situation = seen, situation
-        return self._state(seen, situation, assessments)
+        state = self._state(seen, situation, assessments)
+        self._telemetry.observe(state)
+        return state
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
@@ -176,6 +186,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
+        self._telemetry.use(limits_of(fresh.settings))
         _LOG.info("configuration reloaded: %d tenants are described", len(fresh.catalog.definitions))
         await self.shown()
 
@@ -212,6 +223,7 @@ class Supervisor:
             *check_configuration(self._configuration.problems, self._refused),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
+            check_telemetry(self._telemetry.status),
             *check_fans(controls),
             *check_drift(controls),
         )
@@ -271,3 +283,8 @@ class Supervisor:
             raise Busy(
                 f"{self._arbiter.running[gpu].id} is being carried out on this GPU: try again when it has ended."
             )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What telemetry may keep."""
+    return Limits(settings.telemetry_keep, settings.telemetry_max_size)

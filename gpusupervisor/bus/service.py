@@ -17,6 +17,7 @@ from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
+from gpusupervisor.bus.telemetry_methods import TelemetryMethods
 from gpusupervisor.bus.views import (
     dead_band,
     engine_view,
@@ -30,6 +31,8 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
 from gpusupervisor.state import Controller, State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry, TelemetryAnswers
 
 Views = dict[Interface, Values]
 """The properties of an object, by interface."""
@@ -47,6 +50,7 @@ class BusService:
         version: str,
         clock: Clock,
         authority: Authority,
+        telemetry: TelemetryAnswers | None = None,
     ) -> None:
         self._presence = presence
         self._version = version
@@ -55,6 +59,7 @@ class BusService:
         admission = Admission(authority)
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
         self._control_methods = ControlMethods(hardware, admission)
+        self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
 
@@ -67,10 +72,14 @@ class BusService:
         version: str,
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
+        telemetry: TelemetryAnswers | None = None,
     ) -> "BusService":
-        """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`."""
+        """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
+
+        telemetry: None stores nothing.
+        """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, hardware, version, clock, authority(presence.bus))
+        service = cls(presence, controller, hardware, version, clock, authority(presence.bus), telemetry)
         try:
             await presence.own_name()
         except BaseException:
@@ -136,6 +145,7 @@ class BusService:
         export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
         export(names.ENGINES_PATH, interfaces.ENGINES, self._methods.engines())
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
+        export(names.TELEMETRY_PATH, interfaces.TELEMETRY, self._telemetry_methods.telemetry())
 
     def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
         uuid = gpu.identity.uuid

@@ -24,6 +24,7 @@ OBJECTS = {
     "Fans": names.gpu_path(CARD),
     "Profile": names.gpu_path(CARD),
     "Health": names.HEALTH_PATH,
+    "Telemetry": names.TELEMETRY_PATH,
 }
 
 
