@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusupervisor.arbitration.learned import Fact, FactKey
+from gpusupervisor.foreign_text import harmless
 from gpusupervisor.telemetry import schema
 from gpusupervisor.telemetry.fact_rows import COLUMNS, read_facts, row_of, salvage_facts
 from gpusupervisor.telemetry.records import Point, Recalled, Series, TelemetryEvent
@@ -44,7 +45,7 @@ def troubles() -> Iterator[None]:
     except sqlite3.Error as error:
         raise of_sqlite(error) from error
     except (UnicodeDecodeError, OverflowError) as error:
-        raise Damaged(str(error)) from error
+        raise Damaged(harmless(str(error))) from error
     except OSError as error:
         raise Unwritable(error.strerror or str(error)) from error
 
@@ -52,7 +53,7 @@ def troubles() -> Iterator[None]:
 def of_sqlite(error: sqlite3.Error) -> StoreError:
     """Damage, or anything else. Text that is no UTF-8, an integer that is none and a missing table are damage too."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    return (Damaged if code in _DAMAGE else Unwritable)(str(error))
+    return (Damaged if code in _DAMAGE else Unwritable)(harmless(str(error)))
 
 
 _DAMAGE = frozenset(
@@ -67,6 +68,7 @@ class Database:
     """An open file. Every method may raise `Damaged` or `Unwritable`; what it was to write is then not written."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._series: dict[Series, int] = {}
         with troubles():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,18 +125,23 @@ class Database:
         self.connection.execute(f"INSERT OR REPLACE INTO facts ({COLUMNS}) VALUES ({marks})", row)  # noqa: S608
 
     def check(self, give_up: Callable[[], bool]) -> None:
-        """Read the whole file; raises Damaged. give_up: asked again and again whether to stop."""
-        self.connection.set_progress_handler(lambda: int(give_up()), 100_000)
+        """Read the whole file; raises Damaged. give_up: asked again and again whether to stop.
+
+        On a connection of its own: what this one has in memory says nothing of the file.
+        """
+        with troubles():
+            connection = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)
         try:
+            connection.set_progress_handler(lambda: int(give_up()), 100_000)
             with troubles():
-                [found] = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+                [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
                 if found != "ok":
-                    raise Damaged(str(found))
+                    raise Damaged(harmless(str(found)))
         except Unwritable:
             if not give_up():
                 raise
         finally:
-            self.connection.set_progress_handler(None, 0)
+            connection.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

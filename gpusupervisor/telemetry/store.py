@@ -31,7 +31,7 @@ EVENTS_KEPT = 5000
 CHORES_EVERY = 3600.0
 FIRST_CHORES_AFTER = 60.0
 LATE = 60.0
-"""Seconds after which what waits is late."""
+"""Seconds for which one write may keep the thread."""
 LOSING_FOR = 600.0
 """Seconds for which a loss is told."""
 BACK_OFF = (1.0, 60.0)
@@ -56,7 +56,6 @@ class _Batch:
 
     points: list[Point] = field(default_factory=list)
     events: list[TelemetryEvent] = field(default_factory=list)
-    since: float = 0.0
 
     def __bool__(self) -> bool:
         return bool(self.points or self.events)
@@ -79,7 +78,7 @@ class Store:
         self.limits = limits
         self.plans = 0
         """Number of the last plan."""
-        self.status = StoreStatus("opening", str(path))
+        self._status = StoreStatus("opening", str(path))
         self._recalled = recalled
         self._interval = batch_interval
         self._points: deque[Point] = deque(maxlen=SAMPLES_KEPT)
@@ -100,9 +99,17 @@ class Store:
         self._flush_at = self._started + batch_interval
         self._chores_at = self._started + FIRST_CHORES_AFTER
         self._retry_at, self._delay = 0.0, BACK_OFF[0]
+        self._attempting_since: float | None = None
         self._replaced_at: float | None = None
         self._lost_at: float | None = None
         self._told_lost = (0, 0)
+
+    @property
+    def status(self) -> StoreStatus:
+        """How it is now; late when the disk has kept the thread for long, which could not say so itself."""
+        since = self._attempting_since
+        late = since is not None and time.monotonic() - since > LATE
+        return replace(self._status, late=late)
 
     def start(self) -> None:
         """Begin; the file is opened in the background."""
@@ -150,7 +157,9 @@ class Store:
             self._sleep()
             closing = self._closing
             if closing or time.monotonic() >= self._retry_at:
+                self._attempting_since = time.monotonic()
                 self._attempt(closing=closing)
+                self._attempting_since = None
             self._tell()
             if closing:
                 tries -= 1
@@ -230,7 +239,6 @@ class Store:
     def _write_batch(self, database: Database) -> None:
         batch = self._batch
         if not batch:
-            batch.since = time.monotonic()
             while self._points:
                 batch.points.append(self._points.popleft())
             while self._events:
@@ -269,7 +277,7 @@ class Store:
         for key, fact in self._known.items():
             self._changes.setdefault(key, _Change(key, fact, Future()))
         self._checked, self._retry_at, self._replaced_at = True, 0.0, now
-        self.status = replace(self.status, set_aside=str(aside))
+        self._status = replace(self._status, set_aside=str(aside))
         _LOG.error(
             "telemetry: %s is damaged (%s): it is kept as %s, and a new one begins with %d learned facts",
             self.path, why, aside.name, len(self._known),
@@ -280,16 +288,16 @@ class Store:
         if self._database is None and not self._known:
             self._take_over(salvage(self.path))
         self._drop_database()
-        if self.status.state != "failing":
+        if self._status.state != "failing":
             _LOG.error("telemetry: %s cannot be written (%s): what is to be stored is kept for now", self.path, why)
-        self.status = replace(self.status, state="failing", detail=why)
+        self._status = replace(self._status, state="failing", detail=why)
         self._retry_at = time.monotonic() + self._delay
         self._delay = min(self._delay * 2, BACK_OFF[1])
 
     def _succeeded(self) -> None:
-        if self.status.state == "failing":
+        if self._status.state == "failing":
             _LOG.info("telemetry: %s can be written again", self.path)
-        self.status = replace(self.status, state="ok", detail="")
+        self._status = replace(self._status, state="ok", detail="")
         self._retry_at, self._delay = 0.0, BACK_OFF[0]
 
     def _drop_database(self) -> None:
@@ -303,7 +311,7 @@ class Store:
         return bool(self._changes or self._batch or self._points or self._events)
 
     def _tell(self) -> None:
-        """Into the status: whether rows are lost, or wait too long."""
+        """Into the status: whether rows are lost."""
         now, lost = time.monotonic(), (self._dropped_samples, self._dropped_events)
         if lost != self._told_lost:
             if self._lost_at is None or lost[1] != self._told_lost[1]:
@@ -311,11 +319,9 @@ class Store:
             self._told_lost, self._lost_at = lost, now
         elif self._lost_at is not None and now - self._lost_at > LOSING_FOR:
             self._lost_at = None
-        late = bool(self._batch) and now - self._batch.since > LATE
-        self.status = replace(
-            self.status,
+        self._status = replace(
+            self._status,
             losing=self._lost_at is not None,
-            late=late,
             dropped_samples=lost[0],
             dropped_events=lost[1],
         )
@@ -326,7 +332,7 @@ class Store:
             _LOG.error(
                 "telemetry: %d samples, %d events and %d learned facts could not be stored: %s",
                 len(self._points) + len(self._batch.points), len(self._events) + len(self._batch.events),
-                len(self._changes), self.status.detail,
+                len(self._changes), self._status.detail,
             )  # fmt: skip
         for change in self._changes.values():
             change.done.cancel()
