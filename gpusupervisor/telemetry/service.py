@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import functools
 import statistics
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
@@ -238,7 +237,7 @@ class Telemetry:
         return self._reader
 
     def _range(self, start: int, end: int) -> tuple[int, int]:
-        now = time.time_ns() // 1000 + 1
+        now = self._now() + 1
         return min(start, LONGEST), now if end in (0, UNKNOWN) else min(end, LONGEST)
 
 

@@ -75,9 +75,11 @@ def fact(tenant: str = "comfyui", value: int = GIB, kind: FactKind = "floor", gp
 
 
 def rows(path: Path, what: str = "samples") -> int:
-    """How many rows are in a table, as another program sees it."""
+    """How many rows are in a table, as another program sees it; 0 while there is no such table."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (what,)).fetchone():
+            return 0
         [count] = connection.execute(f"SELECT count(*) FROM {what}").fetchone()
     finally:
         connection.close()

@@ -1,6 +1,5 @@
 """The file stays small: old samples are summed up and deleted, a file that is too large loses its oldest time."""
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
