@@ -19,7 +19,8 @@ from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
 from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, World, installed
-from gpusupervisor.supervisor import Configuration, Supervisor
+from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog, load_catalog
 
 DEFINITION = """\
@@ -61,6 +62,7 @@ class Machine:
         self.dropped = asyncio.Event()
         self.events: list[tuple[float, Event]] = []
         self.supervisor: Supervisor
+        self.telemetry: Telemetry
         self._directory = directory
         self._count = processes
         self._stack = AsyncExitStack()
@@ -80,6 +82,9 @@ class Machine:
         self._stack.callback(server.close)
         catalog = await asyncio.to_thread(self._describe, server.sockets[0].getsockname()[1])
         await self._tasks.__aenter__()
+        self.telemetry = Telemetry(self._directory / "state", limits_of(Settings()), self.clock)
+        self.telemetry.start()
+        await self.telemetry.recalled.wait()
         self.supervisor = self._supervise(catalog)
         return self
 
@@ -89,6 +94,7 @@ class Machine:
         await self._tasks.__aexit__(kind, error, trace)
         await self._observatory.close()
         await self._http.aclose()
+        await self.telemetry.close()
         await self._stack.aclose()
         for process in self._processes:
             process.kill()
@@ -140,6 +146,7 @@ class Machine:
             AutomaticSwitch(None, True),
             lambda event: self.events.append((time.perf_counter(), event)),
             self._tasks,
+            telemetry=self.telemetry,
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
