@@ -6,7 +6,9 @@ from typing import Literal, Protocol
 
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.controls import Controls
+from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.models.model import Model
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -40,6 +42,8 @@ class EngineStatus:
     version: str
     detail: str
     """Why it is not reachable; empty when it is."""
+    settings: tuple[Setting, ...] = ()
+    models: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Samples are written in batches, events and facts soon. What cannot be written is
 back-off; when it becomes too much, the oldest samples go first.
 """
 
-import logging
 import queue
 import threading
 import time
@@ -16,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpusupervisor.arbitration.learned import Fact, FactKey
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.health import StoreReplaced, TelemetryLost
 from gpusupervisor.telemetry.chores import Limits, chores
 from gpusupervisor.telemetry.database import Damaged, Database, Unwritable, salvage, set_aside
 from gpusupervisor.telemetry.records import Point, Recalled, TelemetryEvent
@@ -39,8 +40,6 @@ BACK_OFF = (1.0, 60.0)
 CLOSING_TRIES = 3
 REPLACE_AGAIN_AFTER = 3600.0
 """Seconds: a new file that is damaged sooner is kept, for it is not the file's fault."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,25 +277,19 @@ class Store:
             self._changes.setdefault(key, _Change(key, fact, Future()))
         self._checked, self._retry_at, self._replaced_at = True, 0.0, now
         self._status = replace(self._status, set_aside=str(aside))
-        _LOG.error(
-            "telemetry: %s is damaged (%s): it is kept as %s, and a new one begins with %d learned facts",
-            self.path, why, aside.name, len(self._known),
-        )  # fmt: skip
+        carried = f"it is kept as {aside.name}, and a new one begins with {len(self._known)} learned facts"
+        write(StoreReplaced(why, carried))
 
     def _failed(self, why: str) -> None:
         """Keep what waits, and try again later."""
         if self._database is None and not self._known:
             self._take_over(salvage(self.path))
         self._drop_database()
-        if self._status.state != "failing":
-            _LOG.error("telemetry: %s cannot be written (%s): what is to be stored is kept for now", self.path, why)
         self._status = replace(self._status, state="failing", detail=why)
         self._retry_at = time.monotonic() + self._delay
         self._delay = min(self._delay * 2, BACK_OFF[1])
 
     def _succeeded(self) -> None:
-        if self._status.state == "failing":
-            _LOG.info("telemetry: %s can be written again", self.path)
         self._status = replace(self._status, state="ok", detail="")
         self._retry_at, self._delay = 0.0, BACK_OFF[0]
 
@@ -314,8 +307,6 @@ class Store:
         """Into the status: whether rows are lost."""
         now, lost = time.monotonic(), (self._dropped_samples, self._dropped_events)
         if lost != self._told_lost:
-            if self._lost_at is None or lost[1] != self._told_lost[1]:
-                _LOG.error("telemetry: %d samples and %d events were left out so far: the disk is too slow", *lost)
             self._told_lost, self._lost_at = lost, now
         elif self._lost_at is not None and now - self._lost_at > LOSING_FOR:
             self._lost_at = None
@@ -329,10 +320,8 @@ class Store:
     def _end(self) -> None:
         self._drop_database()
         if self._has_work():
-            _LOG.error(
-                "telemetry: %d samples, %d events and %d learned facts could not be stored: %s",
-                len(self._points) + len(self._batch.points), len(self._events) + len(self._batch.events),
-                len(self._changes), self._status.detail,
-            )  # fmt: skip
+            samples, events = len(self._points) + len(self._batch.points), len(self._events) + len(self._batch.events)
+            lost = f"{samples} samples, {events} events, {len(self._changes)} learned facts"
+            write(TelemetryLost(self._status.detail, lost))
         for change in self._changes.values():
             change.done.cancel()

@@ -11,7 +11,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus import names
 from gpusupervisor.bus.service import BusService
 from tests.benchmarks.conftest import Report
-from tests.bus.builders import GIB, FakeClock, make_state
+from tests.bus.builders import GIB, FakeClock, make_state, no_jobs
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
@@ -33,7 +33,7 @@ class Face:
 
     async def _start(self) -> BusService:
         return await BusService.start(
-            self._address, FakeController(), FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+            self._address, FakeController(), FakeHardware(), no_jobs(), "1", FakeClock(), lambda _bus: FixedAuthority()
         )
 
     async def _connect(self) -> MessageBus:
@@ -69,7 +69,7 @@ def face() -> Iterator[Face]:
 def test_get_managed_objects_of_32_tenants(face: Face, benchmark: Benchmark, figure: Report) -> None:
     face.publish(32)
     reply = benchmark(face.call, names.ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
-    assert len(reply.body[0]) == 4 + 1 + 32 + 32
+    assert len(reply.body[0]) == 5 + 1 + 32 + 32
     figure("GetManagedObjects, 32 tenants, median", benchmark.stats.stats.median * 1000, "ms", 5)  # type: ignore[attr-defined]
 
 

@@ -10,6 +10,7 @@ from gpusupervisor.arbitration.learned import Fact
 from gpusupervisor.bus import names
 from gpusupervisor.bus.service import BusService
 from gpusupervisor.errors import Busy
+from gpusupervisor.jobs import Jobs
 from gpusupervisor.telemetry.downsample import SeriesPoint
 from gpusupervisor.telemetry.records import Series, Span, StoredEvent
 from tests.bus.builders import CARD, GIB, FakeClock
@@ -57,11 +58,12 @@ def telemetry() -> FakeTelemetry:
     return FakeTelemetry()
 
 
-async def started(bus: PrivateBus, telemetry: FakeTelemetry, authority: FixedAuthority) -> BusService:
+async def started(bus: PrivateBus, telemetry: FakeTelemetry | None, authority: FixedAuthority) -> BusService:
     def of(_bus: MessageBus) -> FixedAuthority:
         return authority
 
-    return await BusService.start(bus.address, FakeController(), FakeHardware(), "1", FakeClock(), of, telemetry)
+    jobs = Jobs(FakeClock(), lambda _job: None)
+    return await BusService.start(bus.address, FakeController(), FakeHardware(), jobs, "1", FakeClock(), of, telemetry)
 
 
 async def test_everything_can_be_asked_with_busctl(shared_bus: PrivateBus, telemetry: FakeTelemetry) -> None:
@@ -135,9 +137,7 @@ async def test_one_caller_cannot_keep_the_others_waiting(
 
 
 async def test_a_service_that_stores_nothing_says_so(shared_bus: PrivateBus) -> None:
-    service = await BusService.start(
-        shared_bus.address, FakeController(), FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
-    )
+    service = await started(shared_bus, None, FixedAuthority())
     try:
         refused = await shared_bus.call(names.TELEMETRY_PATH, "Telemetry", "Series")
         assert "no state directory" in refused.errors

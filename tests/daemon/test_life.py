@@ -183,7 +183,7 @@ async def test_a_choice_that_cannot_be_kept_is_an_error_and_changes_nothing(lone
     observer = await observer_of(lonely_station.bus.address)
     try:
         await observer.sees(names.ROOT, "Manager", "automatic by default", Automatic=bool)
-        lonely_station.state.rmdir()
+        (lonely_station.state / "automatic.new").mkdir()
         with pytest.raises(CallFailed, match="cannot be kept"):
             await observer.manager("SetAutomatic", "b", False)
         assert (await observer.root())["Automatic"] is True
@@ -199,3 +199,13 @@ def test_the_watchdog_is_fed_at_every_tick_and_nothing_else_is_said_again(lonely
     assert max(after - before for before, after in itertools.pairwise(fed_at)) < 2
     assert daemon.systemd.messages.count("READY=1") == 1
     assert len(daemon.systemd.statuses()) == len(set(daemon.systemd.statuses())) == 1
+
+
+def test_a_quiet_day_is_quiet_in_the_log(lonely_station: Station) -> None:
+    daemon = lonely_station.daemon().wait_ready()
+    daemon.wait_status("healthy")
+    daemon.wait_ticks(2)
+    before = daemon.log
+    assert "<6>gpusupervisor" in before
+    daemon.wait_ticks(20)
+    assert daemon.log == before

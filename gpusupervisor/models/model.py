@@ -1,0 +1,27 @@
+"""One model of one engine."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ModelState = Literal["loaded", "loading", "asleep", "not-loaded", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is known of a model. Bytes; None = nobody says."""
+
+    name: str
+    """As the engine's API takes it."""
+    state: ModelState = "unknown"
+    size: int | None = None
+    """Of its files."""
+    needs: int | None = None
+    """VRAM to run it whole on one GPU."""
+    needs_source: str = ""
+    """"measured", "reported", "estimated from its size", or empty."""
+    held: int | None = None
+    """VRAM that the engine says it holds now: names the model, and is never believed as a measurement."""
+    spilled: bool = False
+    """Part of it is in system memory for want of VRAM."""
+    pinned: bool = False
+    """Its user asked that it stays loaded."""
