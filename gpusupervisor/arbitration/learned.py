@@ -67,9 +67,14 @@ class LearnedFacts:
         self._facts: dict[str, dict[FactKey, Fact]] = {}
 
     def recall(self, facts: Iterable[Fact]) -> None:
-        """Take over what was stored; what was learned meanwhile is newer and stands."""
+        """Take over what was stored; what was learned meanwhile is newer and stands.
+
+        But a need only grows while a tenant works, so that the beginning of its work says nothing against a larger one.
+        """
         for fact in facts:
-            self._facts.setdefault(fact.tenant, {}).setdefault(fact.key, fact)
+            known = self._facts.setdefault(fact.tenant, {}).setdefault(fact.key, fact)
+            if fact.kind == "need" and known.value < fact.value:
+                self.learn(fact)
 
     def learn(self, fact: Fact) -> None:
         """Take over a fact in place of what was known."""

@@ -12,7 +12,7 @@ from gpusupervisor.arbitration.learned import Fact, FactKey
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.telemetry import schema
 from gpusupervisor.telemetry.fact_rows import COLUMNS, read_facts, row_of, salvage_facts
-from gpusupervisor.telemetry.records import Point, Recalled, Series, TelemetryEvent
+from gpusupervisor.telemetry.records import Point, Recalled, Series, TelemetryEvent, countable
 
 LOCK_PATIENCE = 5.0
 """Seconds to wait for a lock: only a person with sqlite3 could hold one."""
@@ -94,11 +94,14 @@ class Database:
     def write(self, points: Sequence[Point], events: Sequence[TelemetryEvent], plans: int) -> None:
         """One batch, whole or not at all. plans: number of the last plan."""
         with troubles(), self._transaction():
-            rows = [(self._series_id(point.series), point.at, point.value) for point in points]
+            rows = [
+                (self._series_id(series), countable(at), None if value is None else countable(value))
+                for series, at, value in points
+            ]
             self.connection.executemany("INSERT OR REPLACE INTO samples (series, at, value) VALUES (?, ?, ?)", rows)
             self.connection.executemany(
                 "INSERT INTO events (at, kind, tenant, gpu, plan, details) VALUES (?, ?, ?, ?, ?, ?)",
-                [(e.at, e.kind, e.tenant, e.gpu, e.plan, json.dumps(e.details)) for e in events],
+                [(countable(e.at), e.kind, e.tenant, e.gpu, e.plan, json.dumps(e.details)) for e in events],
             )
             self.connection.execute(
                 "INSERT INTO counters VALUES (?, ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",

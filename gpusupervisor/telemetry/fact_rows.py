@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from gpusupervisor.arbitration.learned import KINDS, Fact, FactKey, Measured
+from gpusupervisor.telemetry.records import countable
 
 COLUMNS = "kind, tenant, gpu, value, learned_at, source, application, evidence, checksum"
 Row = tuple[object, ...]
@@ -14,7 +15,15 @@ Row = tuple[object, ...]
 def row_of(fact: Fact) -> Row:
     """The row that keeps a fact."""
     evidence = json.dumps([[each.at, each.value] for each in fact.evidence], separators=(",", ":"))
-    content = (fact.kind, *fact.key[1:], fact.value, fact.learned_at, fact.source, fact.application, evidence)
+    content = (
+        fact.kind,
+        *fact.key[1:],
+        countable(fact.value),
+        countable(fact.learned_at),
+        fact.source,
+        fact.application,
+        evidence,
+    )
     return *content, _checksum(content)
 
 

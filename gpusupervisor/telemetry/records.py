@@ -20,6 +20,9 @@ EventKind = Literal["plan", "plan-started", "step", "outcome", "load", "health",
 EVENT_KINDS: tuple[str, ...] = ("plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job")
 
 
+LARGEST = 2**62
+
+
 class Series(NamedTuple):
     """Which figure of what."""
 
@@ -104,4 +107,9 @@ def bounded(value: object, texts: int = 512, items: int = 32) -> object:
         return {harmless(str(key), 64): bounded(item, texts, items) for key, item in list(value.items())[:items]}
     if isinstance(value, list | tuple):
         return [bounded(item, texts, items) for item in value[:items]]
-    return value
+    return value if value is None or isinstance(value, bool | int | float) else harmless(str(value), texts)
+
+
+def countable(value: int) -> int:
+    """A figure that SQLite can hold; what others wrote may be of any size."""
+    return min(max(value, -LARGEST), LARGEST)

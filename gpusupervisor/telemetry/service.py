@@ -31,6 +31,7 @@ from gpusupervisor.telemetry.records import (
     Span,
     StoredEvent,
     TelemetryEvent,
+    countable,
 )
 from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.telemetry.store import Store
@@ -38,8 +39,6 @@ from gpusupervisor.telemetry.store import Store
 FILE = "telemetry.sqlite"
 MOST_POINTS = 2000
 MOST_EVENTS = 1000
-LONGEST = 2**62
-"""Realtime microseconds that SQLite can still count with."""
 FORGET_PATIENCE = 5.0
 """Seconds to wait for the disk."""
 LOADS = 8
@@ -116,7 +115,8 @@ class Telemetry:
     def observe(self, state: State) -> None:
         """One look: figures, what has changed, what can be learned."""
         at = self._clock.realtime(state.situation.now)
-        self._needs.observe(state, at)
+        if self.recalled.is_set():
+            self._needs.observe(state, at)
         if self._store is None:
             return
         if points := self._gatherer.points(state, at):
@@ -203,7 +203,7 @@ class Telemetry:
     async def least_held(self, tenant: str, gpu: str, since: int) -> int | None:
         """The least that a tenant was seen to hold on a GPU since a time; None when nothing is stored of it."""
         return await self._asked().ask(
-            functools.partial(read_least, series=Series("holding", gpu, tenant), since=min(since, LONGEST))
+            functools.partial(read_least, series=Series("holding", gpu, tenant), since=countable(since))
         )
 
     def learned(self) -> tuple[Fact, ...]:
@@ -238,7 +238,7 @@ class Telemetry:
 
     def _range(self, start: int, end: int) -> tuple[int, int]:
         now = self._now() + 1
-        return min(start, LONGEST), now if end in (0, UNKNOWN) else min(end, LONGEST)
+        return countable(start), now if end in (0, UNKNOWN) else countable(end)
 
 
 async def _patiently(changes: list[Future[None]]) -> None:

@@ -60,10 +60,16 @@ class _Batch:
         return bool(self.points or self.events)
 
 
-def _settle(change: _Change) -> bool:
-    """The change is on the disk."""
-    change.done.set_result(None)
-    return True
+def _ends_like_it(earlier: _Change) -> "Callable[[Future[None]], None]":
+    """An earlier change of the same fact ends when the one that came after it does."""
+
+    def end(later: "Future[None]") -> None:
+        if later.cancelled():
+            earlier.done.cancel()
+        else:
+            earlier.done.set_result(None)
+
+    return end
 
 
 class Store:
@@ -94,9 +100,8 @@ class Store:
         """The facts of the file."""
         self._chores: Iterator[None] | None = None
         self._checked = False
-        self._started = time.monotonic()
-        self._flush_at = self._started + batch_interval
-        self._chores_at = self._started + FIRST_CHORES_AFTER
+        self._flush_at = time.monotonic() + batch_interval
+        self._chores_at = time.monotonic() + FIRST_CHORES_AFTER
         self._retry_at, self._delay = 0.0, BACK_OFF[0]
         self._attempting_since: float | None = None
         self._replaced_at: float | None = None
@@ -179,7 +184,7 @@ class Store:
             return
         earlier = self._changes.pop(change.key, None)
         if earlier is not None:
-            change.done.add_done_callback(lambda done: earlier.done.cancel() if done.cancelled() else _settle(earlier))
+            change.done.add_done_callback(_ends_like_it(earlier))
         self._changes[change.key] = change
 
     def _until_due(self) -> float:
@@ -217,10 +222,12 @@ class Store:
         return self._database
 
     def _take_over(self, found: Recalled) -> None:
-        for fact in found.facts:
+        forgotten = {key for key, change in self._changes.items() if change.fact is None}
+        facts = tuple(fact for fact in found.facts if fact.key not in forgotten)
+        for fact in facts:
             self._known.setdefault(fact.key, fact)
         self.plans = max(self.plans, found.plans)
-        self._recalled(found)
+        self._recalled(Recalled(facts, found.plans))
 
     def _write_facts(self, database: Database) -> None:
         if not self._changes:
@@ -233,7 +240,7 @@ class Store:
                 self._known.pop(key, None)
             else:
                 self._known[key] = change.fact
-            _settle(change)
+            change.done.set_result(None)
 
     def _write_batch(self, database: Database) -> None:
         batch = self._batch

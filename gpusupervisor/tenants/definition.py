@@ -12,7 +12,7 @@ from gpusupervisor.clock import UNKNOWN as INFINITY
 ActivityPolicy = Literal["any", "all"]
 WhenBusy = Literal["deferred", "refused", "destructive"]
 NEEDS_AUTO = "auto"
-"""`needs-vram = "auto"`: what the engine itself reports it wants."""
+"""`needs-vram = "auto"`: what the engine itself reports it wants, else the most that it held while it worked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class TenantDefinition:
     """None: activity is always unknown, so never released."""
     release: tuple[ReleaseMethod, ...] = ()
     needs_vram: int | None = None
-    """Bytes a busy tenant needs in total; None = "auto", what the engine reports."""
+    """Bytes a busy tenant needs in total; None = "auto", what the engine reports or was learned."""
     floor: int = 0
     """Bytes it keeps after a release, until a release has shown the real figure."""
     less_helps: bool = False

@@ -37,3 +37,14 @@ def test_one_kind_or_everything_can_be_forgotten() -> None:
     assert len(learned.forget("t", None)) == 1
     assert learned.forget("nobody", None) == ()
     assert learned.need("u") == 1
+
+
+def test_a_larger_need_that_is_recalled_late_stands_and_is_stored_again() -> None:
+    kept: list[Fact] = []
+    learned = LearnedFacts(keep=kept.append)
+    learned.learn(Fact("need", "t", "", 3, 9, "the beginning of its work"))
+    learned.recall([Fact("need", "t", "", 14, 1, "then")])
+    assert learned.need("t") == 14
+    assert [fact.value for fact in kept] == [3, 14]
+    learned.recall([Fact("need", "t", "", 5, 1, "another time")])
+    assert learned.need("t") == 14

@@ -84,6 +84,32 @@ def test_of_two_changes_of_one_fact_the_later_one_counts_and_both_are_done(path:
     assert [each.value for each in salvage(path).facts] == [2]
 
 
+def test_figures_that_others_made_too_large_do_no_harm(path: Path) -> None:
+    with opened(path) as station:
+        station.store.put_points(
+            [Point(Series("need", "", "app"), EPOCH, 10**30), Point(Series("used", "G"), -(10**30), 1)]
+        )
+        station.store.put_fact(fact().key, fact(value=10**30)).result(10)
+    assert (rows(path), rows(path, "facts"), station.store.status.state) == (2, 1, "ok")
+    assert not station.store.status.set_aside
+
+
+def test_what_is_forgotten_while_nothing_can_be_written_stays_forgotten(path: Path) -> None:
+    fill(path, 3)
+    hidden = path.rename(path.with_suffix(".hidden"))
+    path.mkdir()
+    station = Station(path)
+    station.store.start()
+    eventually(lambda: station.store.status.state == "failing", "the trouble is told")
+    forgotten = fact("tenant-1", GIB + 1)
+    done = station.store.put_fact(forgotten.key, None)
+    path.rmdir()
+    hidden.rename(path)
+    done.result(15)
+    assert station.store.close()
+    assert station.facts == {fact("tenant-0", GIB), fact("tenant-2", GIB + 2)} == set(salvage(path).facts)
+
+
 def test_the_number_of_the_last_plan_comes_back(path: Path) -> None:
     with opened(path) as station:
         station.store.plans = 17
