@@ -13,6 +13,8 @@ from pathlib import Path
 from gpusupervisor import __version__
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.run import Rules
+from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import AuthorityFactory, BusService
@@ -45,6 +47,7 @@ from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
+from gpusupervisor.unit_client import UnitClient
 
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75
@@ -70,6 +73,8 @@ class Surroundings:
     state_directory: Path | None = None
     sysfs_root: Path = SYSFS_PCI_DEVICES
     authority: AuthorityFactory = field(default=PolkitAuthority)
+    sweeps: Rules = field(default_factory=Rules)
+    """How sweeps are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class _Parts:
     http: EngineHttp
     hardware: HardwareClient
     hidden: PrivilegedClient
+    units: UnitClient
     observatory: Observatory
     telemetry: Telemetry
 
@@ -128,10 +134,11 @@ class Daemon:
             sysfs_root=self._surroundings.sysfs_root,
             given_away=lambda: hardware.given_away,
         )
-        hidden = PrivilegedClient(self._clock)
-        observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
+        hidden, units = PrivilegedClient(self._clock), UnitClient()
+        processes = ProcessReader(privileged=hidden)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units.declared)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
-        return _Parts(thread, http, hardware, hidden, observatory, telemetry)
+        return _Parts(thread, http, hardware, hidden, units, observatory, telemetry)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -145,6 +152,7 @@ class Daemon:
             switch,
             self._announce,
             tasks,
+            Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
             parts.telemetry,
         )
@@ -162,7 +170,8 @@ class Daemon:
             self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
-            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
+            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
+            parts.units.follow_for_ever(bus.connection),
         )
         background = [tasks.create_task(work) for work in works]
         try:

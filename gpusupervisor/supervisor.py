@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gpusupervisor.arbitration.arbiter import Arbiter
 from gpusupervisor.arbitration.assess import assess
@@ -12,9 +13,11 @@ from gpusupervisor.arbitration.plan import make_plan
 from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.admission import require_engine
+from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.chronicle import Chronicle
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.controls import Controls
+from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import (
     Blocked,
@@ -27,6 +30,7 @@ from gpusupervisor.errors import (
 )
 from gpusupervisor.health.checks import (
     check_configuration,
+    check_declarations,
     check_drift,
     check_driver,
     check_fans,
@@ -36,6 +40,7 @@ from gpusupervisor.health.checks import (
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
+from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
 from gpusupervisor.observatory import Observatory
@@ -75,6 +80,7 @@ class Supervisor:
         automatic: AutomaticSwitch,
         announce: Callable[[Event], None],
         tasks: asyncio.TaskGroup,
+        autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
         telemetry: Telemetry | None = None,
     ) -> None:
@@ -87,6 +93,7 @@ class Supervisor:
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
         self._automatic = automatic
@@ -174,6 +181,15 @@ class Supervisor:
             raise shortcoming(result)
         return result
 
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        """The work of a sweep, when it can be made now; see `Controller`."""
+        situation = self._require_gpus(await self._world.look(wish.engine))
+        assert self._seen is not None, "there are GPUs, so they were looked at"
+        engines = self._observatory.engines(self._seen)
+        engine = require_engine(engines, situation, self._arbiter.running, gpu, wish.engine)
+        why = f"an autotune of {situation.gpus[gpu].name} has it work"
+        return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
+
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
         fresh = await asyncio.to_thread(self._load)
@@ -208,7 +224,7 @@ class Supervisor:
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
-        return self._configuration.catalog.explain(tenant)
+        return self._observatory.catalog.explain(tenant)
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
@@ -229,6 +245,7 @@ class Supervisor:
             check_driver(seen.sample),
             *check_gpus(seen.sample),
             *check_configuration(self._configuration.problems, self._refused),
+            *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
             check_telemetry(self._telemetry.status),

@@ -17,6 +17,7 @@ from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.checks import (
     LISTED,
     check_configuration,
+    check_declarations,
     check_driver,
     check_gpus,
     check_helper,
@@ -225,3 +226,15 @@ def test_telemetry_comes_to_each_of_its_states(status: StoreStatus, state: str, 
     assert (check.id, check.state) == ("telemetry", state)
     assert part in check.summary
     assert says_everything(check) or state in ("ok", "skipped")
+
+
+def test_a_unit_that_declares_nonsense_is_named() -> None:
+    assert check_declarations(()) == ()
+    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"))
+    assert (one.id, one.state, one.summary) == (
+        "declaration-1", "degraded", "unit a.service: GPUSUPERVISOR_PRIORITY: is high",
+    )  # fmt: skip
+    assert two.id == "declaration-2"
+    assert says_everything(one)
+    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)))
+    assert (len(many), many[-1].summary) == (LISTED + 1, "7 more problems")
