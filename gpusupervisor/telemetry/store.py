@@ -145,7 +145,7 @@ class Store:
         self._suspected = True
         self._wake.put(None)
 
-    def close(self, patience: float = 10.0) -> bool:
+    def close(self, patience: float = 5.0) -> bool:
         """Write what waits and end; blocks. Whether it ended within so many seconds."""
         self._closing = True
         self._wake.put(None)
