@@ -41,6 +41,7 @@ from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.privileged_client import PrivilegedClient
 from gpusupervisor.processes.reader import ProcessReader
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
@@ -88,6 +89,7 @@ class _Parts:
     units: UnitClient
     observatory: Observatory
     telemetry: Telemetry
+    residency: ResidencyKeeper
 
 
 class Daemon:
@@ -138,7 +140,8 @@ class Daemon:
         processes = ProcessReader(privileged=hidden)
         observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units.declared)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
-        return _Parts(thread, http, hardware, hidden, units, observatory, telemetry)
+        residency = ResidencyKeeper(self._clock)
+        return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -154,7 +157,8 @@ class Daemon:
             tasks,
             Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
-            parts.telemetry,
+            residency=parts.residency,
+            telemetry=parts.telemetry,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         bus = await BusService.start(
@@ -170,6 +174,7 @@ class Daemon:
             self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
+            parts.residency.keep_up_for_ever(bus.connection),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
             parts.units.follow_for_ever(bus.connection),
         )
