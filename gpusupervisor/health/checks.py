@@ -9,6 +9,7 @@ from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 
@@ -136,6 +137,40 @@ def check_helper(sight: Sight, census: Census) -> Check:
         "a program that was started by hand may stay unmanaged, and an engine on an unusual port is not reached",
         remedy,
     )
+
+
+def check_telemetry(status: StoreStatus) -> Check:
+    """Telemetry and what is learned can be stored, and the disk keeps up."""
+    if status.state == "off":
+        return Check("telemetry", "skipped", status.detail)
+    if status.state == "opening":
+        return Check("telemetry", "skipped", "the telemetry store is being opened")
+    if status.state == "failing":
+        return Check(
+            "telemetry",
+            "failed",
+            f"{status.path} cannot be written: {status.detail}",
+            "what is learned and measured now is kept in memory alone; what is stored already is not touched",
+            "make room on the disk, or let the service write into the folder; it is tried again by itself",
+        )
+    if status.losing or status.late:
+        return Check(
+            "telemetry",
+            "degraded",
+            f"the disk does not keep up with what is to be written to {status.path}",
+            "telemetry has gaps; what is learned is not lost, but may be stored late",
+            "look for what keeps the disk busy (iotop), or for errors of the disk (journalctl -k)",
+        )
+    if status.set_aside:
+        return Check(
+            "telemetry",
+            "degraded",
+            "the telemetry store was damaged and a new one was begun",
+            "older telemetry cannot be queried; what could be read of what was learned was carried over",
+            f"the old file is kept: look at it with sqlite3, or delete {status.set_aside}; a damaged file may mean "
+            "a failing disk. This note goes away when the service is restarted",
+        )
+    return Check("telemetry", "ok", "telemetry is stored")
 
 
 def check_fans(controls: Controls) -> tuple[Check, ...]:

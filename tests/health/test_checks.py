@@ -22,12 +22,14 @@ from gpusupervisor.health.checks import (
     check_gpus,
     check_helper,
     check_residency,
+    check_telemetry,
     check_tenants,
 )
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
@@ -206,6 +208,26 @@ def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> No
     assert check_helper(Sight("missing"), only_ports).state == "skipped"
     assert check_helper(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
     assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "part"),
+    [
+        (StoreStatus("off", detail="there is no state directory"), "skipped", "no state directory"),
+        (StoreStatus("opening", "/x"), "skipped", "being opened"),
+        (StoreStatus("ok", "/x"), "ok", "is stored"),
+        (StoreStatus("ok", "/x", losing=True, dropped_samples=7), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", late=True), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", set_aside="/x.damaged-1"), "degraded", "was damaged"),
+        (StoreStatus("failing", "/x", "database or disk is full", set_aside="/y"), "failed", "disk is full"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_telemetry_comes_to_each_of_its_states(status: StoreStatus, state: str, part: str) -> None:
+    check = check_telemetry(status)
+    assert (check.id, check.state) == ("telemetry", state)
+    assert part in check.summary
+    assert says_everything(check) or state in ("ok", "skipped")
 
 
 def known(*models: ModelResidency, method: str = "cachestat", problems: tuple[str, ...] = ()) -> Residency:
