@@ -15,6 +15,8 @@ from gpusupervisor.errors import Blocked, NoSuchTenant
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.warm_plan import WarmedUp, WarmStep
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.tenants.hypothetical import Recognised
 from tests.bus.builders import make_plan, make_result
 
 RESULT = SettingResult("power-limit", True, "300 W", "300 W", "")
@@ -89,6 +91,12 @@ class FakeController:
     def explain(self, tenant: str) -> str:
         self._note("explain", tenant)
         return "title = 'Ollama'  # shipped\npriority = 50\n"
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        self._note("recognise", process)
+        if process.unit == "ollama.service":
+            return Recognised("ollama", "unit ollama.service", "http://127.0.0.1:11434")
+        return None
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         self._note("check_definition", name, text)
