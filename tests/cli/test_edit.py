@@ -20,8 +20,8 @@ from tests.daemon.station import Station
 
 RENDERBOX = 'title = "Renderbox"\npriority = 20\n[match]\nexecutables = ["/opt/renderbox"]\n'
 CODE = (
-    "import sys; from pathlib import Path; from gpusupervisor.cli import editing, main; "
-    "editing.FOLDER = Path(sys.argv.pop(1)); main.main()"
+    "import sys; from pathlib import Path; from gpusupervisor.cli import main, overrides; "
+    "overrides.FOLDER = Path(sys.argv.pop(1)); main.main()"
 )
 
 
