@@ -17,7 +17,8 @@ from gpusupervisor.cli.screens.common import (
     text,
     word,
 )
-from gpusupervisor.cli.setup.findings import Findings, Tenant, Unit
+from gpusupervisor.cli.setup.applications import lasting
+from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
 from gpusupervisor.cli.setup.proposals import Advice
 from gpusupervisor.cli.setup.writing import Item
 from gpusupervisor.cli.shapes import Shape
@@ -79,12 +80,12 @@ def _rows(findings: Findings) -> list[Row]:
         )
     for tenant in findings.tenants.values():
         if tenant.holding and tenant.id not in running:
-            where = tenant.processes[0].recognised_by if tenant.processes else ""
+            where = _place(tenant.processes[0]) if tenant.processes else ""
             rows.append(
                 (text(tenant.id, STRONG), text(where), Text("running", GOOD), size(tenant.holding), _answers(tenant))
             )
     for stranger in findings.strangers:
-        place = stranger.user_unit or stranger.unit or f"pid {stranger.pid}"
+        place = _place(stranger)
         row = (
             text(stranger.name),
             text(place),
@@ -94,6 +95,15 @@ def _rows(findings: Findings) -> list[Row]:
         )
         rows.append(row)
     return rows
+
+
+def _place(process: Process) -> str:
+    """Its unit, where that says something, or its container, or its PID."""
+    if unit := lasting(process.user_unit):
+        return f"user unit {unit}"
+    if unit := lasting(process.unit):
+        return f"unit {unit}"
+    return f"container {process.container[:12]}" if process.container else f"pid {process.pid}"
 
 
 def _state(unit: Unit) -> Text:

@@ -22,6 +22,8 @@ LAUNCHERS = frozenset({
     "accelerate.commands.launch", "gunicorn", "torch.distributed.launch", "torch.distributed.run", "uvicorn",
 })  # fmt: skip
 """Modules that run another program, of which their name says nothing."""
+_STRONG = ("unit ", "user unit ", "container ")
+"""How what the service recognised a process by begins where nothing that is proposed here beats it."""
 _LONGEST_ID = 40
 _HEX_ID = re.compile(r"[0-9a-f]{64}")
 _MANAGERS = re.compile(
@@ -45,26 +47,30 @@ class Way:
 
 def way_to(process: Process, others: Iterable[Process]) -> Way | None:
     """The way to recognise a process and nothing that is another application; None when there is none."""
-    foreign = [each for each in others if not same_application(process, each)]
+    foreign = [each for each in others if _essence(each) != _essence(process)]
     for way in _ways(process):
-        if matches(way, process) and not any(matches(way, each) for each in foreign):
+        if matches(way, process) and not any(_takes_away(way, each) for each in foreign):
             return way
     return None
 
 
-def same_application(one: Process, other: Process) -> bool:
-    """Whether two processes are of one application, as far as can be told."""
-    return _essence(one) == _essence(other)
-
-
-def _essence(process: Process) -> tuple[str, ...]:
-    for unit in (_lasting(process.user_unit), _lasting(process.unit)):
+def _essence(process: Process) -> tuple[str, str, str]:
+    """What makes it the same application as another process, as far as can be told."""
+    for unit in (lasting(process.user_unit), lasting(process.unit)):
         if unit:
-            return ("unit", unit)
-    if process.container:
-        return ("container", process.container, process.name)
+            return ("unit", unit, "")
+    if _has_a_name(process.container):
+        return ("container", process.container, "")
     script = _script_path(process)
-    return ("program", script or process.path or process.name, process.name if not script else "")
+    return ("program", script or process.path or process.name, "" if script else process.name)
+
+
+def _takes_away(way: Way, process: Process) -> bool:
+    """Whether the way would make another application's process its own: units and containers beat all else."""
+    is_held = process.recognised_by.startswith(_STRONG) or (
+        not process.recognised_by and _essence(process)[0] != "program"
+    )
+    return matches(way, process) and not (is_held and way.key in ("executables", "command-lines"))
 
 
 def matches(way: Way, process: Process) -> bool:
@@ -86,10 +92,10 @@ def matches(way: Way, process: Process) -> bool:
 
 def _ways(process: Process) -> Iterator[Way]:
     """Every way, the one that outlives most first, from less to more specific."""
-    for key, unit in (("user-units", _lasting(process.user_unit)), ("units", _lasting(process.unit))):
+    for key, unit in (("user-units", lasting(process.user_unit)), ("units", lasting(process.unit))):
         if unit:
             yield Way(key, (_literal(unit),), unit.removesuffix(".service"))
-    if process.container and not _HEX_ID.fullmatch(process.container):
+    if _has_a_name(process.container):
         yield Way("containers", (_literal(process.container),), process.container)
     if is_interpreter(process.executable):
         yield from _ways_of_script(process)
@@ -136,7 +142,12 @@ def is_interpreter(executable: str) -> bool:
     return executable.startswith(INTERPRETERS) or executable in SHELLS
 
 
-def _lasting(unit: str) -> str:
+def _has_a_name(container: str) -> bool:
+    """Whether a container is called something: an id is another one when it is made anew."""
+    return bool(container) and not _HEX_ID.fullmatch(container)
+
+
+def lasting(unit: str) -> str:
     """The unit where it is a service that has the same name next time, and is one application."""
     is_one = unit.endswith(".service") and not _TRANSIENT.fullmatch(unit) and not _MANAGERS.fullmatch(unit)
     return unit if is_one else ""

@@ -25,6 +25,7 @@ class Process:
     """The executable with its folder; like the command line empty unless who asks may know it."""
     command_line: tuple[str, ...] = ()
     recognised_by: str = ""
+    """Empty for one that is nobody's."""
 
 
 @dataclass(frozen=True, slots=True)

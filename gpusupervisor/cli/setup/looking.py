@@ -16,6 +16,9 @@ from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
 from gpusupervisor.cli.setup.systemd import Service, connected, services, user_bus
 from gpusupervisor.cli.shapes import Shape
 
+Told = Mapping[int, Mapping[str, Any]]
+"""By PID: how a process was started."""
+
 _BATCH = 256
 _NO_USER_BUS = "The services of your own systemd were not looked at: its bus cannot be reached."
 _NO_SYSTEMD = "Units were not looked at: systemd does not answer."
@@ -32,18 +35,18 @@ async def look(client: Client, *, thoroughly: bool) -> Findings:
     definitions = await _definitions(client, sorted(seen))
     engines = {each["id"]: each for each in shapes.engines(objects)}
     by_id = {each["id"]: each for each in tenants}
-    strangers = [_process(each) for gpu in gpus for each in gpu["unmanaged"]]
-    if thoroughly:
-        strangers = list(await asyncio.gather(*(_inspected(client, each) for each in strangers)))
+    held = [process for each in (*tenants, *gpus) for process in each.get("processes", each.get("unmanaged", ()))]
+    told = await _told(client, {each["pid"] for each in held}) if thoroughly else {}
     return Findings(
         driver=next(each for each in shapes.health(objects)["checks"] if each["id"] == "driver"),
         gpus=tuple(gpus),
         tenants={
-            each: _tenant(each, by_id.get(each, {}), engines.get(each, {}), definitions[each]) for each in sorted(seen)
+            each: _tenant(each, by_id.get(each, {}), engines.get(each, {}), definitions[each], told)
+            for each in sorted(seen)
         },
         names=frozenset(by_id),
         units=tuple(units),
-        strangers=tuple(_merged(strangers)),
+        strangers=_processes([each for gpu in gpus for each in gpu["unmanaged"]], told),
         notes=tuple(notes),
     )
 
@@ -109,16 +112,30 @@ async def _definition(client: Client, tenant: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-async def _inspected(client: Client, process: Process) -> Process:
-    """With how it was started; as it was when it has gone since."""
-    try:
-        told = await client.call("InspectProcess", "u", [process.pid])
-    except CommandFailed:
-        return process
-    return _process(shapes.known({**told, "executable": told["executable"].rpartition("/")[2]}), told)
+async def _told(client: Client, pids: Iterable[int]) -> Told:
+    """How processes were started; one after the other, as the service has it. Without those that have gone since."""
+    found = {}
+    for pid in sorted(pids):
+        try:
+            found[pid] = await client.call("InspectProcess", "u", [pid])
+        except CommandFailed:
+            continue
+    return found
 
 
-def _process(shape: Shape, told: Mapping[str, Any] | None = None) -> Process:
+def _processes(found: Iterable[Shape], told: Told) -> tuple[Process, ...]:
+    """Each once, also one that is on several GPUs, with all that it holds."""
+    merged: dict[int, Process] = {}
+    for shape in found:
+        each, other = _process(shape, told.get(shape["pid"])), merged.get(shape["pid"])
+        if other is not None:
+            used = None if each.used is None or other.used is None else each.used + other.used
+            each = replace(each, used=used)
+        merged[each.pid] = each
+    return tuple(merged.values())
+
+
+def _process(shape: Shape, told: Mapping[str, Any] | None) -> Process:
     return Process(
         pid=shape["pid"],
         name=shape["name"],
@@ -134,18 +151,7 @@ def _process(shape: Shape, told: Mapping[str, Any] | None = None) -> Process:
     )
 
 
-def _merged(processes: Iterable[Process]) -> list[Process]:
-    """A process on several GPUs once, with all that it holds."""
-    merged: dict[int, Process] = {}
-    for each in processes:
-        other = merged.get(each.pid)
-        if other is not None:
-            used = None if each.used is None or other.used is None else each.used + other.used
-        merged[each.pid] = each if other is None else replace(each, used=used)
-    return list(merged.values())
-
-
-def _tenant(name: str, shape: Shape, engine: Shape, definition: Mapping[str, Any]) -> Tenant:
+def _tenant(name: str, shape: Shape, engine: Shape, definition: Mapping[str, Any], told: Told) -> Tenant:
     """A tenant; one that only a unit says would be there has nothing but its definition."""
     return Tenant(
         id=name,
@@ -158,6 +164,6 @@ def _tenant(name: str, shape: Shape, engine: Shape, definition: Mapping[str, Any
         endpoint=engine.get("endpoint", ""),
         reachable=engine.get("reachable", False),
         detail=engine.get("detail", ""),
-        processes=tuple(map(_process, shape.get("processes", ()))),
+        processes=_processes(shape.get("processes", ()), told),
         definition=definition,
     )
