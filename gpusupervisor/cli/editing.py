@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpusupervisor.cli import overrides
+from gpusupervisor.cli.asking import ask
 from gpusupervisor.cli.exits import DONE, FAILED, NOT_ALLOWED, WRONG_USE, CommandFailed
 from gpusupervisor.cli.session import Session
 
@@ -131,4 +132,4 @@ def _again() -> bool:
     """Whether the person wants to go on; nobody there does not."""
     if not sys.stdin.isatty():
         return False
-    return input("Edit again? [Y/n] ").strip().lower() in ("", "y", "yes")
+    return ask("Edit again? [Y/n] ") in ("", "y", "yes")

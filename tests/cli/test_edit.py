@@ -15,7 +15,7 @@ from gpusupervisor.errors import InvalidConfiguration
 from tests.bus.builders import make_state
 from tests.bus.conftest import NOBODY, PrivateBus, Result
 from tests.bus.fakes import FakeController
-from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.cli.pseudo_terminal import INTERRUPT, PseudoTerminal
 from tests.daemon.station import Station
 
 RENDERBOX = 'title = "Renderbox"\npriority = 20\n[match]\nexecutables = ["/opt/renderbox"]\n'
@@ -125,6 +125,16 @@ async def test_on_a_terminal_one_can_give_up(desk: Desk) -> None:
     terminal.press(b"n\n")
     assert await terminal.end() == 1
     assert (desk.folder / "renderbox.toml").read_text() == RENDERBOX
+
+
+async def test_ctrl_c_at_the_question_ends_it(desk: Desk) -> None:
+    desk.teach("sed -i 's/^priority = 20/priority = 300/' \"$1\"")
+    address = {"DBUS_SYSTEM_BUS_ADDRESS": desk.bus.address}
+    terminal = await PseudoTerminal.run(*desk.command("renderbox"), environment=address)
+    await terminal.wait_for("Edit again? [Y/n]")
+    terminal.press(INTERRUPT)
+    assert await terminal.end() == 130
+    assert "Traceback" not in terminal.written
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpusupervisor.cli import overrides
+from gpusupervisor.cli.asking import ask
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.session import Session
 from gpusupervisor.cli.setup.proposals import Proposal
@@ -121,8 +122,8 @@ def _answer(question: str) -> str:
     """y, n or q; the end of the input is q."""
     while True:
         try:
-            answer = input(question).strip().lower()
+            answer = ask(question)
         except EOFError:
             return "q"
-        if answer[:1] in ("y", "n", "q") and answer in ("y", "yes", "n", "no", "q", "quit"):
+        if answer in ("y", "yes", "n", "no", "q", "quit"):
             return answer[0]
