@@ -1,15 +1,23 @@
 """Questions to a person at the terminal."""
 
-import signal
+import asyncio
+import sys
 
 
-def ask(question: str) -> str:
+async def ask(question: str) -> str:
     """The line that is typed, in lower case and without blanks around it. Raises EOFError at the end of the input.
 
-    Ctrl-C ends it at once: asyncio's own handler would only note it, and wait on for the line.
+    Ctrl-C ends it as it ends everything that is waited for; input() would only note it, and read on.
     """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    print(question, end="", flush=True)
+    typed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin.fileno(), typed.set)
     try:
-        return input(question).strip().lower()
+        await typed.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        loop.remove_reader(sys.stdin.fileno())
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip().lower()

@@ -43,7 +43,7 @@ async def edit_override(session: Session, name: str) -> int:
             if not problems:
                 return DONE
             session.note("\n".join(problems))
-            if not _again():
+            if not await _again():
                 session.note(f"Nothing was changed. What you wrote:\n\n{text}")
                 return FAILED
 
@@ -128,8 +128,11 @@ async def _put(session: Session, file: Path, before: str | None, text: str) -> l
     return problems
 
 
-def _again() -> bool:
+async def _again() -> bool:
     """Whether the person wants to go on; nobody there does not."""
     if not sys.stdin.isatty():
         return False
-    return ask("Edit again? [Y/n] ") in ("", "y", "yes")
+    try:
+        return await ask("Edit again? [Y/n] ") in ("", "y", "yes")
+    except EOFError:
+        return False

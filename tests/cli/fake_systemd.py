@@ -34,10 +34,15 @@ class FakeSystemd:
     @classmethod
     async def on(cls, address: str, units: Sequence[Unit] = ()) -> "FakeSystemd":
         """One on a bus of this address."""
-        bus = await MessageBus(address).connect()
+        bus = await cls.connection(address)
         one = cls(bus, units)
         await bus.request_name(NAME)
         return one
+
+    @staticmethod
+    async def connection(address: str) -> MessageBus:
+        """A connection to the bus of this address."""
+        return await MessageBus(address).connect()
 
     async def leave(self) -> None:
         """Leave the bus."""

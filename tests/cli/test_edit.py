@@ -116,14 +116,16 @@ async def test_on_a_terminal_a_mistake_can_be_mended(desk: Desk) -> None:
     assert "priority = 30\n" in (desk.folder / "renderbox.toml").read_text()
 
 
-async def test_on_a_terminal_one_can_give_up(desk: Desk) -> None:
+@pytest.mark.parametrize("keys", [b"n\n", b"\x04"])
+async def test_on_a_terminal_one_can_give_up(keys: bytes, desk: Desk) -> None:
     desk.teach("sed -i 's/^priority = 20/priority = 300/' \"$1\"")
     terminal = await PseudoTerminal.run(
         *desk.command("renderbox"), environment={"DBUS_SYSTEM_BUS_ADDRESS": desk.bus.address}
     )
     await terminal.wait_for("Edit again? [Y/n]")
-    terminal.press(b"n\n")
+    terminal.press(keys)
     assert await terminal.end() == 1
+    assert "Traceback" not in terminal.written
     assert (desk.folder / "renderbox.toml").read_text() == RENDERBOX
 
 

@@ -75,7 +75,7 @@ class Writer:
             items.append(item)
             self._show(item, number, len(todo))
             if item.outcome == "proposed" and self._mode != "show":
-                wanted = self._is_wanted(item)
+                wanted = await self._is_wanted(item)
                 if wanted is None:
                     self._session.say("Nothing more is written.")
                     return items
@@ -91,14 +91,14 @@ class Writer:
 
             self._session.show(*proposal(item, number, of))
 
-    def _is_wanted(self, item: Item) -> bool | None:
+    async def _is_wanted(self, item: Item) -> bool | None:
         """Whether it is to be written; None to write no more."""
         if self._mode == "yes":
             if item.before is None:
                 return True
             _left(item, "a file that is there is extended only when you are asked: run it without --yes")
             return False
-        answer = _answer("Extend the file? [y/n/q] " if item.before is not None else "Write it? [y/n/q] ")
+        answer = await _answer("Extend the file? [y/n/q] " if item.before is not None else "Write it? [y/n/q] ")
         if answer == "n":
             item.outcome = "declined"
         return None if answer == "q" else answer == "y"
@@ -118,11 +118,11 @@ class Writer:
             self._session.say(f"-> {text}")
 
 
-def _answer(question: str) -> str:
+async def _answer(question: str) -> str:
     """y, n or q; the end of the input is q."""
     while True:
         try:
-            answer = ask(question)
+            answer = await ask(question)
         except EOFError:
             return "q"
         if answer in ("y", "yes", "n", "no", "q", "quit"):
