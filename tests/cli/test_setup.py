@@ -171,7 +171,7 @@ async def test_a_persons_file_is_extended_only_when_the_person_is_asked_and_sees
     terminal = await machine.terminal()
     await terminal.wait_for("Extend the file? [y/n/q]")
     assert f'+url = "{machine.ollama.url}"' in terminal.written
-    assert "+++ " in terminal.written
+    assert " priority = 70" in terminal.written
     assert file.read_text() == theirs
     terminal.press(b"y\n")
     assert await terminal.end() == 0, terminal.written

@@ -202,8 +202,6 @@ def test_what_changes_in_a_file_is_shown_as_a_diff() -> None:
     item = Item(made, Path("/etc/ollama.toml"), before, made.text(before))
     assert drawn(proposal(item, 1, 2)).splitlines()[1:] == [
         "1 of 2  /etc/ollama.toml  extended",
-        "    --- /etc/ollama.toml",
-        "    +++ /etc/ollama.toml",
         "    @@ -1 +1,5 @@",
         "     priority = 3",
         "    +",

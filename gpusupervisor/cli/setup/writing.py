@@ -33,10 +33,9 @@ class Item:
 
     @property
     def diff(self) -> list[str]:
-        """What changes in a file that is there."""
-        name = str(self.file)
+        """What changes in a file that is there, without its name."""
         old, new = (self.before or "").splitlines(), self.text.splitlines()
-        return list(difflib.unified_diff(old, new, name, name, lineterm=""))
+        return list(difflib.unified_diff(old, new, lineterm=""))[2:]
 
 
 def drafted(proposal: Proposal) -> Item:
