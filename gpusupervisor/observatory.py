@@ -11,11 +11,14 @@ from pathlib import Path
 from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
+from gpusupervisor.engine_discovery import EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
@@ -25,6 +28,7 @@ from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.take_census import take_census
+from gpusupervisor.unit_client import UnitClient
 
 _ANSWERED = ("idle", "busy", "stuck")
 
@@ -33,9 +37,16 @@ class Observatory:
     """Looks at GPUs, processes and engines."""
 
     def __init__(
-        self, monitor: GpuMonitor, processes: ProcessReader, http: EngineHttp, catalog: Catalog, clock: Clock
+        self,
+        monitor: GpuMonitor,
+        processes: ProcessReader,
+        http: EngineHttp,
+        catalog: Catalog,
+        clock: Clock,
+        units: UnitClient,
     ) -> None:
         self.use(catalog)
+        self._discovery = EngineDiscovery(http, clock, units)
         self._monitor = monitor
         self._processes = processes
         self._tracker = ActivityTracker(clock, http)
@@ -46,6 +57,8 @@ class Observatory:
         """Recognise by another catalog from now on."""
         self.catalog = catalog
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
+        endpoints = (definition.endpoint for definition in catalog.definitions.values())
+        self._host_variables = frozenset(each.host_variable for each in endpoints if each and each.host_variable)
         self._wants_utilization = any(
             probe.kind == "sm-utilization"
             for definition in catalog.definitions.values()
@@ -53,10 +66,9 @@ class Observatory:
             for probe in definition.activity.probes
         )
 
-    def host_variables(self) -> frozenset[str]:
-        """Environment variables by which tenants say where they listen."""
-        endpoints = (definition.endpoint for definition in self.catalog.definitions.values())
-        return frozenset(endpoint.host_variable for endpoint in endpoints if endpoint and endpoint.host_variable)
+    def variables(self) -> frozenset[str]:
+        """Environment variables that may be read: by which tenants say where they listen, and engines are set."""
+        return self._host_variables | VARIABLES
 
     def sight(self) -> Sight:
         """How well is seen what /proc hides of other users' processes."""
@@ -86,7 +98,7 @@ class Observatory:
             try:
                 gpu = await self._monitor.sample_gpu(uuid)
                 sample = Sample(gpu.sampled_at, DriverStatus("ok"), (gpu,))
-                census = await self._census(sample)
+                census = self._census(sample, await self._identities(sample))
                 self.catalog.resolve(tenant)  # its file may be gone since: what is whose cannot be told then
             except (NoSuchGpu, NoSuchTenant) as error:
                 raise GpuUnavailable(str(error)) from error
@@ -106,26 +118,41 @@ class Observatory:
             activity = seen.activities.get(tenant)
             reachable = activity is not None and activity.state in _ANSWERED and not activity.unreachable
             detail = "" if reachable or activity is None else activity.reason
+            reading = self._discovery.reading(tenant)
             engines[tenant] = EngineStatus(
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
-                self._tracker.version(tenant), detail,
+                self._tracker.version(tenant) or reading.version, detail,
+                settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
             )  # fmt: skip
         return engines
 
     async def close(self) -> None:
         """End every look that is under way and let the driver go."""
+        await self._discovery.close()
         await self._tracker.close()
         await self._monitor.close()
 
     async def _look(self, sample: Sample) -> Seen:
-        seen = self._seen(sample, await self._census(sample))
+        identities = await self._identities(sample)
+        seen = self._seen(sample, self._census(sample, identities))
+        self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._is_of(each, identities))
         activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
         return replace(seen, now=self._clock.now(), activities=activities)
 
-    async def _census(self, sample: Sample) -> Census:
-        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
+    async def _identities(self, sample: Sample) -> Mapping[int, ProcessIdentity]:
+        """Of everybody who holds VRAM, of the engines that run without, and of their ancestors."""
+        pids = self._discovery.servers().union(process.pid for gpu in sample.gpus for process in gpu.processes)
         identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
-        return take_census(sample, identities, self.catalog, self._recognizer)
+        return self._discovery.informed(identities, self._host_variables)
+
+    def _census(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> Census:
+        servers = self._discovery.unit_servers()
+        return take_census(sample, identities, self.catalog, self._recognizer, servers)
+
+    def _is_of(self, identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> str:
+        """The id of the definition that a process belongs to."""
+        recognition = self._recognizer.recognize(self.catalog, identity, frozenset(), identities)
+        return recognition.definition_id if recognition is not None else ""
 
     def _seen(self, sample: Sample, census: Census) -> Seen:
         definitions = {tenant: self._definition(tenant) for tenant in census.tenants}

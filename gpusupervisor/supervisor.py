@@ -29,6 +29,7 @@ from gpusupervisor.health.checks import (
     check_configuration,
     check_drift,
     check_driver,
+    check_engines,
     check_fans,
     check_gpus,
     check_helper,
@@ -205,6 +206,7 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
+        engines = self._observatory.engines(seen)
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
@@ -212,6 +214,7 @@ class Supervisor:
             *check_configuration(self._configuration.problems, self._refused),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
+            *check_engines(engines),
             *check_fans(controls),
             *check_drift(controls),
         )
@@ -223,7 +226,7 @@ class Supervisor:
             definitions=seen.definitions,
             activities=seen.activities,
             assessments=assessments,
-            engines=self._observatory.engines(seen),
+            engines=engines,
             checks=checks,
             controls=controls,
             automatic=automatic,

@@ -24,7 +24,18 @@ STOREYS = (
     {"models"},
     {"state", "controls", "health", "jobs"},
     {"autotune"},
-    {"bus", "privileged_client", "hardware_client", "control_answers", "observatory", "world", "supervisor", "daemon"},
+    {
+        "bus",
+        "unit_client",
+        "engine_discovery",
+        "privileged_client",
+        "hardware_client",
+        "control_answers",
+        "observatory",
+        "world",
+        "supervisor",
+        "daemon",
+    },
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
@@ -32,7 +43,7 @@ PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", 
               "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.schema"}  # fmt: skip
+                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.schema", "engines.variables"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

@@ -13,6 +13,7 @@ from pathlib import Path
 from gpusupervisor import __version__
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.clock import SystemClock
+from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.helper.callers import allowed_users
@@ -22,7 +23,7 @@ from gpusupervisor.helper.facts import FactTeller, Holders
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.helper.sleep import SleepWatch
-from gpusupervisor.helper.variables import named_variables
+from gpusupervisor.helper.variables import named_variables, tenant_units
 from gpusupervisor.log import set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
@@ -87,8 +88,9 @@ class Helper:
         )
         teller = FactTeller(
             Holders(thread, self._clock, surroundings.sysfs_root, lambda: controls.given_away.gpus),
-            lambda: named_variables(surroundings.tenant_layers),
+            lambda: named_variables(surroundings.tenant_layers) | VARIABLES,
             network=surroundings.network,
+            units=lambda: tenant_units(surroundings.tenant_layers),
         )
         allowed = await asyncio.to_thread(surroundings.allowed)
         try:

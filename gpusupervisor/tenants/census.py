@@ -38,6 +38,8 @@ class TenantPresence:
     """GPU UUID to known bytes."""
     unknown_on: frozenset[str] = frozenset()
     """GPUs on which a process of unknown size holds memory: holdings are a lower bound there."""
+    servers: tuple[ProcessIdentity, ...] = ()
+    """The processes that its units run for it, whether or not they hold VRAM."""
 
 
 @dataclass(frozen=True, slots=True)

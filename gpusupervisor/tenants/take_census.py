@@ -1,7 +1,7 @@
 """Taking the census: every byte of VRAM is a tenant's, an unmanaged process's, or unattributed (pure)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.gpu.sample import GpuProcess, GpuSample, Sample
@@ -10,6 +10,7 @@ from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.instances import with_port
+from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
 
 
@@ -21,6 +22,7 @@ class _Found:
     definition_id: str
     port: int | None = None
     holders: list[Holder] = field(default_factory=list)
+    servers: list[ProcessIdentity] = field(default_factory=list)
 
     def presence(self, tenant: str) -> TenantPresence:
         holdings: dict[str, int] = {}
@@ -36,16 +38,22 @@ class _Found:
             holders=tuple(self.holders),
             holdings=holdings,
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
+            servers=tuple(self.servers),
         )
 
 
 def take_census(
-    sample: Sample, identities: Mapping[int, ProcessIdentity], catalog: Catalog, recognizer: Recognizer
+    sample: Sample,
+    identities: Mapping[int, ProcessIdentity],
+    catalog: Catalog,
+    recognizer: Recognizer,
+    servers: Iterable[int] = (),
 ) -> Census:
     """Attribute every process of the sample.
 
     identities: by PID, of the sample's processes and of their ancestors (`ProcessReader.identify` gives both).
     A PID that is not in it is dead, a zombie, or of another PID namespace.
+    servers: PIDs of processes that units run for engines; they are noted even while they hold no VRAM.
     """
     found: dict[str, _Found] = {
         each.id: _Found(each, each.id.partition("@")[0])
@@ -54,19 +62,23 @@ def take_census(
     accounts = {
         gpu.identity.uuid: _account(gpu, _holders(gpu, identities, catalog, recognizer, found)) for gpu in sample.gpus
     }
+    for pid in servers:
+        if pid in identities:
+            _note_server(identities[pid], identities, catalog, recognizer, found)
     presences = {tenant: each.presence(tenant) for tenant, each in found.items()}
     return Census(_with_own_endpoints(presences, found), accounts)
 
 
 def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str, _Found]) -> dict[str, TenantPresence]:
     """Nobody is asked in another's place: of those at one address, only who is known to be there keeps it."""
-    sharing = Counter(each.endpoint for each in presences.values() if each.holders)
-    return {
-        tenant: replace(each, endpoint="")
-        if "@" in tenant and each.holders and sharing[each.endpoint] > 1 and found[tenant].port is None
-        else each
-        for tenant, each in presences.items()
+    here = {tenant: each for tenant, each in presences.items() if each.holders or each.servers}
+    sharing = Counter(each.endpoint for each in here.values())
+    unsure = {
+        tenant
+        for tenant, each in here.items()
+        if "@" in tenant and sharing[each.endpoint] > 1 and found[tenant].port is None
     }
+    return {tenant: replace(each, endpoint="") if tenant in unsure else each for tenant, each in presences.items()}
 
 
 def _holders(
@@ -106,14 +118,33 @@ def _holder(
         sm_utilization=process.sm_utilization,
         orphan=recognition.orphan,
     )
-    tenant = found.get(recognition.tenant)
-    if tenant is None:
-        tenant = _Found(catalog.resolve(recognition.tenant), recognition.definition_id)
-        found[recognition.tenant] = tenant
+    tenant = _tenant(recognition, catalog, found)
     tenant.holders.append(holder)
     if recognition.port is not None and not recognition.orphan:
         tenant.port = recognition.port
     return holder
+
+
+def _note_server(
+    identity: ProcessIdentity,
+    identities: Mapping[int, ProcessIdentity],
+    catalog: Catalog,
+    recognizer: Recognizer,
+    found: dict[str, _Found],
+) -> None:
+    """Where a server listens says where its tenant is asked, and better than what its workers say."""
+    recognition = recognizer.recognize(catalog, identity, frozenset(), identities)
+    if recognition is not None:
+        tenant = _tenant(recognition, catalog, found)
+        tenant.servers.append(identity)
+        tenant.port = recognition.port or tenant.port
+
+
+def _tenant(recognition: Recognition, catalog: Catalog, found: dict[str, _Found]) -> _Found:
+    """The tenant that was recognised; an instance may be seen for the first time."""
+    if recognition.tenant not in found:
+        found[recognition.tenant] = _Found(catalog.resolve(recognition.tenant), recognition.definition_id)
+    return found[recognition.tenant]
 
 
 def _account(gpu: GpuSample, holders: list[Holder]) -> GpuAccount:
