@@ -87,11 +87,12 @@ def _given(
     """A setting that is given, or will be."""
     pending = ""
     if waits is not None:
-        pending = waits.value if waits.value and (not known.secret or waits.value == NOT_SET) else SET
+        shown = harmless(waits.value, LONGEST_VALUE)
+        pending = shown if shown and (not known.secret or shown == NOT_SET) else SET
     if in_force is not None:
         meaning = _meaning(known, Facts(in_force.value, values, version))
-        shown = SET if known.secret else in_force.value
-        return _setting(known.name, shown, in_force.source, meaning, pending) if meaning or pending else None
+        value = SET if known.secret else in_force.value
+        return _setting(known.name, value, in_force.source, meaning, pending) if meaning or pending else None
     if waits is None:
         return None
     meaning = _meaning(known, Facts(waits.value, {**values, known.name: waits.value}, version))
