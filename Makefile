@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 # Distributions' Python: a service must not depend on one below somebody's home.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PYTEST_ARGS ?=
+# A folder with libraries that need not be in the venv when they are new enough there (packagers').
+SHARED_LIBRARIES ?=
 
 # --- Where things go -------------------------------------------------------------------------------------------
 # DESTDIR is prepended to every path and appears in no installed file.
@@ -21,6 +23,7 @@ docdir := $(PREFIX)/share/doc/gpusupervisor
 unitdir := $(PREFIX)/lib/systemd/system
 sysusersdir := $(PREFIX)/lib/sysusers.d
 tmpfilesdir := $(PREFIX)/lib/tmpfiles.d
+catalogdir := $(PREFIX)/lib/systemd/catalog
 dbusservicesdir := $(PREFIX)/share/dbus-1/system-services
 dbusinterfacesdir := $(PREFIX)/share/dbus-1/interfaces
 # The bus reads policies below /usr/share and /etc only, polkit (before 125) actions below /usr/share only.
@@ -37,12 +40,13 @@ installed_files := \
 	$(units:%=$(unitdir)/%) \
 	$(sysusersdir)/gpusupervisor.conf \
 	$(tmpfilesdir)/gpusupervisor.conf \
+	$(catalogdir)/gpusupervisor.catalog \
 	$(names:%=$(dbuspolicydir)/%.conf) \
 	$(names:%=$(dbusservicesdir)/%.service) \
 	$(interfaces:%=$(dbusinterfacesdir)/%) \
 	$(polkitactionsdir)/org.gpusupervisor1.policy
 
-sources := pyproject.toml README.md $(shell find gpusupervisor -type f -not -path '*/__pycache__/*' 2>/dev/null)
+sources := pyproject.toml README.md $(shell find gpusupervisor dbus systemd polkit -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
 # --- For people ------------------------------------------------------------------------------------------------
 .PHONY: help
@@ -108,6 +112,29 @@ build/wheels/.stamp: $(sources)
 .PHONY: wheels
 wheels: build/wheels/.stamp ## what install needs, so that it can run without a network
 
+.PHONY: dist
+dist: build/wheels/.stamp ## wheel and sdist, in build/dist
+	@build/venv/bin/pip install $(pip_flags) hatchling
+	rm -rf build/dist
+	build/venv/bin/python -m hatchling build --directory build/dist >/dev/null
+	ls build/dist
+
+.PHONY: deb
+deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
+	@.ci/packages debhelper dpkg-dev python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil sdnotify)
+	rm -rf build/deb
+	stage=build/deb/gpusupervisor
+	mkdir -p $$stage/build
+	tar -c --exclude='__pycache__' Makefile README.md LICENSE pyproject.toml gpusupervisor dbus systemd polkit | tar -x -C $$stage
+	cp -a .debian $$stage/debian
+	cp -a build/wheels build/venv $$stage/build/
+	touch $$stage/build/wheels/.stamp
+	cd $$stage
+	dpkg-buildpackage --no-sign --build=binary --no-check-builddeps >../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
+	cd $(CURDIR)
+	rm -rf $$stage
+	echo "Built $$(echo build/deb/*.deb); next, as root: apt install ./$$(echo build/deb/*.deb)"
+
 # --- Installing ------------------------------------------------------------------------------------------------
 define substitute
 sed -e 's|@appdir@|$(appdir)|g' -e 's|@bindir@|$(bindir)|g' -e 's|@docdir@|$(docdir)|g'
@@ -121,6 +148,9 @@ live := [ -z '$(DESTDIR)' ] && [ -d /run/systemd/system ]
 install: build/wheels/.stamp ## the service, with units, bus policy and polkit actions
 	@umask 022
 	$(PYTHON) -m venv --without-pip --clear $(dest)
+	if [ -n '$(SHARED_LIBRARIES)' ]; then
+		echo '$(SHARED_LIBRARIES)' >"$$(echo $(dest)/lib/python3*/site-packages)/shared.pth"
+	fi
 	build/venv/bin/python -m pip --python $(dest)/bin/python install $(pip_flags) \
 		--no-index --find-links build/wheels --no-compile --no-warn-script-location gpusupervisor
 	# Only our programs stay, and nothing names the folder it was staged in.
@@ -129,10 +159,12 @@ install: build/wheels/.stamp ## the service, with units, bus policy and polkit a
 		sed -i -e '1s|^#!.*|#!$(appdir)/bin/python|' -e "2{/^'''exec'/d}" -e "3{/^' '''/d}" $$program
 	done
 	sed -i '/^command = /d' $(dest)/pyvenv.cfg
+	rm -rf $(dest)/share  # what the wheel carries for others is put in its places below
 	$(dest)/bin/python -m compileall -qq $(if $(DESTDIR),-s $(DESTDIR) -p /) $(dest)/lib
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(dbusservicesdir)
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(dbusservicesdir) $(DESTDIR)$(catalogdir)
 	$(foreach c,$(commands),ln -sfn $(appdir)/bin/$(c) $(DESTDIR)$(bindir)/$(c);)
 	$(foreach u,$(units),$(substitute) systemd/$(u).in >$(DESTDIR)$(unitdir)/$(u);)
+	$(substitute) systemd/gpusupervisor.catalog >$(DESTDIR)$(catalogdir)/gpusupervisor.catalog
 	$(put) systemd/gpusupervisor.sysusers $(DESTDIR)$(sysusersdir)/gpusupervisor.conf
 	# Before the bus, which looks at once, meets the user's name in the policy.
 	if $(live); then systemd-sysusers $(sysusersdir)/gpusupervisor.conf; fi
@@ -144,6 +176,7 @@ install: build/wheels/.stamp ## the service, with units, bus policy and polkit a
 	$(put) -t $(DESTDIR)$(docdir) README.md LICENSE polkit/49-gpusupervisor-headless.rules.example
 	if $(live); then
 		systemd-tmpfiles --create $(tmpfilesdir)/gpusupervisor.conf
+		journalctl --update-catalog
 		systemctl daemon-reload
 		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
 		if systemctl --quiet is-active gpusupervisor.service; then next=restart; else next='enable --now'; fi
@@ -165,6 +198,7 @@ uninstall: ## remove what install put (configuration, state and the user stay)
 	rm -rf '$(dest)' '$(DESTDIR)$(docdir)'
 	rmdir --ignore-fail-on-non-empty $(dir $(dest)) 2>/dev/null || true
 	if $(live); then
+		journalctl --update-catalog
 		systemctl daemon-reload
 		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
 		for folder in /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do

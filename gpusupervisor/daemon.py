@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -25,7 +24,17 @@ from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.hardware_client import HardwareClient
-from gpusupervisor.log import set_up_logging
+from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.health import DriverUpgraded
+from gpusupervisor.journal.messages.service import (
+    BusLost,
+    BusUnreachable,
+    ConfigurationProblem,
+    ServiceReady,
+    ServiceStopping,
+)
+from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.privileged_client import PrivilegedClient
@@ -42,10 +51,10 @@ EXIT_DRIVER_CHANGED = 75
 """EX_TEMPFAIL: the driver was upgraded under us; only a new process can load its new library."""
 HELPER_PATIENCE = 5.0
 """Seconds that the first look waits for the helper."""
+CLEANING_UP = 12.0
+"""Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class Daemon:
         self._clock = SystemClock()
         self._notifier = Notifier(self._clock)
         self._bus: BusService | None = None
+        self._jobs = Jobs(self._clock, self._show_job)
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reload_asked = asyncio.Event()
         self._status = ""
@@ -92,7 +102,7 @@ class Daemon:
             loop.add_signal_handler(number, self._finish, 0)
         configuration = await asyncio.to_thread(self._load)
         for problem in configuration.problems:
-            _LOG.error("configuration: %s", problem)
+            write(ConfigurationProblem(problem))
         parts = self._assemble(configuration)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -119,24 +129,25 @@ class Daemon:
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
+        switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
         supervisor = Supervisor(
             configuration,
             self._load,
             parts.observatory,
             parts.http,
             self._clock,
-            AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic),
+            switch,
             self._announce,
             tasks,
             lambda: parts.hardware.controls,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
-        bus = await BusService.start(where, supervisor, parts.hardware, __version__, self._clock, authority)
+        bus = await BusService.start(where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority)
         self._bus = bus
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         bus.publish(supervisor.before_first_tick())
         self._notifier.ready()
-        _LOG.info("gpusupervisor %s is ready", __version__)
+        write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
         works = (
             parts.hardware.follow_for_ever(bus.connection, bus.emit_control, supervisor.shown),
             self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
@@ -146,12 +157,15 @@ class Daemon:
             parts.units.follow_for_ever(bus.connection, supervisor.shown),
         )
         background = [tasks.create_task(work) for work in works]
-        code = await self._end
-        self._notifier.stopping()
-        for task in background:
-            task.cancel()
-        supervisor.abandon_plans()
-        return code
+        try:
+            return await self._end
+        finally:  # also when one of the works has failed
+            write(ServiceStopping(__version__))
+            self._notifier.stopping()
+            await self._jobs.close(CLEANING_UP)  # while all that they use still works
+            for task in background:
+                task.cancel()
+            supervisor.abandon_plans()
 
     def _finish(self, code: int) -> None:
         if not self._end.done():
@@ -160,6 +174,10 @@ class Daemon:
     def _announce(self, event: Event) -> None:
         if self._bus is not None:
             self._bus.emit(event)
+
+    def _show_job(self, job: Job) -> None:
+        if self._bus is not None:
+            self._bus.show_job(job)
 
     async def _tick_for_ever(
         self, bus: BusService, supervisor: Supervisor, thread: NvmlThread, hardware: HardwareClient
@@ -179,12 +197,12 @@ class Daemon:
                 self._notifier.alive()
             driver_answered |= state.sample.driver.state == "ok"
             if driver_answered and state.sample.driver.state == "mismatch":
-                _LOG.error("the driver was upgraded: starting anew to load its library")
+                write(DriverUpgraded())
                 self._finish(EXIT_DRIVER_CHANGED)
             await supervisor.pause()
 
     async def _notice_loss_of(self, bus: BusService) -> None:
-        _LOG.error("%s: nobody can be served any more", await bus.wait_lost())
+        write(BusLost(await bus.wait_lost()))
         self._finish(EXIT_BUS_LOST)
 
     async def _reload_when_asked(self, supervisor: Supervisor) -> None:
@@ -214,7 +232,7 @@ async def serve(surroundings: Surroundings) -> int:
         unavailable, rest = group.split(BusUnavailable)
         if rest is not None or unavailable is None:
             raise
-        _LOG.critical("%s", unavailable.exceptions[0])
+        write(BusUnreachable(str(unavailable.exceptions[0])))
         return EXIT_BUS_LOST
 
 
@@ -225,7 +243,7 @@ def main() -> None:
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.parse_args()
-    set_up_logging()
+    set_up_logging(SUPERVISOR)
     state_directory = os.environ.get("STATE_DIRECTORY")
     surroundings = Surroundings(state_directory=Path(state_directory) if state_directory else None)
     sys.exit(asyncio.run(serve(surroundings)))

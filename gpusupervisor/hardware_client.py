@@ -5,7 +5,6 @@ asked only while it runs, and started only for what a caller wants. Whoever stop
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from dbus_fast import Message, MessageFlag, MessageType, Variant
@@ -44,8 +43,6 @@ EVENTS = {
 Announce = Callable[[str, str, Sequence[object]], None]
 """Takes a GPU's UUID, the helper's signal, and the rest of its body."""
 Shown = Callable[[], Awaitable[None]]
-
-_LOG = logging.getLogger(__name__)
 _ERRORS: Mapping[str, type[SupervisorError]] = {
     f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__()
 }
@@ -174,8 +171,6 @@ class HardwareClient:
             try:
                 reply = await self._call("State", "", [], "a{sa{sv}}", start_helper=start_helper)
             except SupervisorError as error:
-                if str(error) != self.controls.problem:
-                    _LOG.warning("what is controlled is not known: %s", error)
                 self.controls = Controls(self.controls.gpus, str(error))
                 return
             self._owner = reply.sender or ""

@@ -1,7 +1,6 @@
 """The supervisor: composes the rooms, owns the tick, and is what the bus calls."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from gpusupervisor.arbitration.plan import make_plan
 from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.chronicle import Chronicle
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.controls import Controls
 from gpusupervisor.engine_http import EngineHttp
@@ -36,6 +36,8 @@ from gpusupervisor.health.checks import (
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
@@ -47,8 +49,6 @@ SETTLING = 5 * MICROSECONDS
 
 SHOWN_WITHIN = 2.0
 """Seconds that a caller is kept waiting for what it changed to be seen; longer only when the driver hangs."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,9 @@ class Supervisor:
         self._automatic = automatic
         self._world = LiveWorld(observatory, http, self._situation_of)
         settings = configuration.settings
-        self._arbiter = Arbiter(self._world, clock, announce, tasks.create_task, settings.reservation)
+        self._announce = announce
+        self._chronicle = Chronicle()
+        self._arbiter = Arbiter(self._world, clock, self._happened, tasks.create_task, settings.reservation)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -109,10 +111,13 @@ class Supervisor:
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
-        automatic = self._automatic.on
-        assessments = self._arbiter.act(situation, assess(situation), automatic=automatic)
+        assessments = assess(situation)
+        self._chronicle.assessed(situation, assessments)
+        assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
-        return self._state(seen, situation, assessments)
+        state = self._state(seen, situation, assessments)
+        self._chronicle.observe(state)
+        return state
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
@@ -166,8 +171,7 @@ class Supervisor:
         fresh = await asyncio.to_thread(self._load)
         if fresh.problems:
             self._refused = fresh.problems
-            for problem in fresh.problems:
-                _LOG.error("configuration: %s", problem)
+            write(ReloadRefused(fresh.problems))
             await self.shown()
             raise InvalidConfiguration(
                 f"The configuration was not reloaded; what was running is kept. {' '.join(fresh.problems)}"
@@ -177,7 +181,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
-        _LOG.info("configuration reloaded: %d tenants are described", len(fresh.catalog.definitions))
+        write(ConfigurationReloaded(len(fresh.catalog.definitions)))
         await self.shown()
 
     async def set_automatic(self, enabled: bool) -> None:
@@ -186,7 +190,7 @@ class Supervisor:
             await asyncio.to_thread(self._automatic.set, enabled)
         except OSError as error:
             raise SupervisorError(f"The choice cannot be kept ({error.strerror}), so nothing was changed.") from error
-        _LOG.info("now %s", "automatic" if enabled else "observe-only")
+        write(AutomaticSwitched("automatic" if enabled else "observe-only", "yes" if enabled else "no"))
         await self.shown()
 
     def abandon_plans(self) -> None:
@@ -200,6 +204,11 @@ class Supervisor:
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
         return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+
+    def _happened(self, event: Event) -> None:
+        """Written before it is announced, and a plan before it is carried out."""
+        self._chronicle.event(event)
+        self._announce(event)
 
     def _situation_of(self, seen: Seen) -> Situation:
         return self._arbiter.situation(seen, self._configuration.settings.reserve)

@@ -4,7 +4,6 @@ Decisions themselves are the pure functions of this room; here is what must be r
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,9 +22,6 @@ LATE_WINDOW = 600 * MICROSECONDS
 """How long memory of an unfinished step is still credited to it."""
 RETRY_AFTER = 30 * MICROSECONDS
 """A beneficiary whose plan did not satisfy it is not served again by itself before."""
-
-_LOG = logging.getLogger(__name__)
-
 
 Spawn = Callable[[Coroutine[Any, Any, PlanResult]], asyncio.Task[PlanResult]]
 
@@ -124,8 +120,6 @@ class Arbiter:
         """Note and announce what a step brought."""
         for gpu, size in left.items():
             self.history.released(result.tenant, gpu, result, size, self._clock.now())
-        level = logging.INFO if result.outcome in ("freed", "partial", "pending", "skipped") else logging.WARNING
-        _LOG.log(level, "%s: %s %s: %s", plan.id, result.tenant, result.outcome, result.detail)
         self._announce(StepFinished(plan, result))
 
     def watch(self, unfinished: Unfinished) -> None:
@@ -169,10 +163,7 @@ class Arbiter:
                     self._start(self._publish(plan))
 
     def _publish(self, plan: ReleasePlan) -> ReleasePlan:
-        """Logged and announced before anything of it is done."""
-        steps = ", ".join(step.tenant for step in plan.steps) or "none"
-        blockers = ", ".join(f"{b.holder} ({b.reason})" for b in plan.blockers) or "none"
-        _LOG.info("%s (%s): %s Steps: %s. Blockers: %s.", plan.id, plan.cause, plan.summary, steps, blockers)
+        """Announced, and so written to the journal, before anything of it is done."""
         self._announce(PlanMade(plan))
         return plan
 
@@ -206,7 +197,6 @@ class Arbiter:
             self.reservations.keep(plan.gpu, plan.beneficiary, missing, held.get(plan.gpu, 0), now)
         elif plan.cause == "starved":
             self._retry_at[plan.beneficiary] = now + RETRY_AFTER
-        _LOG.info("%s ended, %s: %s", plan.id, result.outcome, result.detail)
         self._announce(PlanFinished(result))
 
 

@@ -1,7 +1,6 @@
 """May this caller do that? Asked of polkit for the caller's unique bus name, before anything else; no means no."""
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus.connection import DRIVER_NAME, driver_call, send, user_of
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.bus.wire import text
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import AuthorityUnavailable
 
 POLKIT_NAME = "org.freedesktop.PolicyKit1"
 POLKIT_PATH = "/org/freedesktop/PolicyKit1/Authority"
@@ -22,14 +23,20 @@ PATIENCE = 5.0
 PATIENCE_WITH_A_PERSON = 120.0
 """Seconds to wait while somebody may be typing a password."""
 
-_LOG = logging.getLogger(__name__)
-
 
 class Authority(Protocol):
     """Who decides."""
 
     async def require(self, call: Call, action: str, details: Mapping[str, str]) -> None:
         """Returns when the caller may; raises `DBusError` (AccessDenied, InteractiveAuthorizationRequired) if not."""
+
+
+async def known_user(bus: MessageBus, name: str) -> int:
+    """The uid of a caller. Raises AccessDenied when the bus cannot tell who calls."""
+    uid = await user_of(bus, name, PATIENCE)
+    if uid is None:
+        raise DBusError(ErrorType.ACCESS_DENIED, "The bus cannot tell who is calling, so nothing was done")
+    return uid
 
 
 class PolkitAuthority:
@@ -62,10 +69,7 @@ class PolkitAuthority:
 
     async def _is_root(self, name: str) -> bool:
         """Is the caller the superuser? Raises AccessDenied when the bus cannot tell who calls."""
-        uid = await user_of(self._bus, name, PATIENCE)
-        if uid is None:
-            raise DBusError(ErrorType.ACCESS_DENIED, "The bus cannot tell who is calling, so nothing was done")
-        return uid == 0
+        return await known_user(self._bus, name) == 0
 
     async def _check(self, call: Call, action: str, details: Mapping[str, str]) -> Message:
         """polkit's answer; cancels the question when the caller goes away or nobody answers in time."""
@@ -136,7 +140,7 @@ def _cancel_check(cancellation: str) -> Message:
 
 def _unavailable(action: str, why: str) -> NoReturn:
     """polkit gave no verdict, which is a refusal."""
-    _LOG.warning("polkit gave no verdict on %s: %s", action, why)
+    write(AuthorityUnavailable(action, why))
     raise DBusError(
         ErrorType.ACCESS_DENIED,
         f"{action} is refused because polkit gave no verdict ({why}). Is it running? (systemctl status polkit). "

@@ -11,6 +11,9 @@ from gpusupervisor.bus.authority import Authority, PolkitAuthority
 from gpusupervisor.bus.control_methods import ControlMethods
 from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.bus.declare import Interface
+from gpusupervisor.bus.job_methods import JobMethods
+from gpusupervisor.bus.job_views import finished_body, job_view
+from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.methods import Methods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
@@ -29,6 +32,8 @@ from gpusupervisor.bus.views import (
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
+from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
 
 Views = dict[Interface, Values]
@@ -44,6 +49,7 @@ class BusService:
         presence: Presence,
         controller: Controller,
         hardware: HardwareController,
+        jobs: Jobs,
         version: str,
         clock: Clock,
         authority: Authority,
@@ -54,9 +60,12 @@ class BusService:
         self._realtime = SteadyRealtime(clock)
         admission = Admission(authority)
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
+        self._jobs = jobs
+        self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
         self._control_methods = ControlMethods(hardware, admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
+        LogControl(self._server, presence.bus, SUPERVISOR)
 
     @classmethod
     async def start(
@@ -64,13 +73,17 @@ class BusService:
         bus_address: str | None,
         controller: Controller,
         hardware: HardwareController,
+        jobs: Jobs,
         version: str,
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
     ) -> "BusService":
-        """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`."""
+        """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
+
+        jobs: whoever owns them tells of each change by `show_job`.
+        """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, hardware, version, clock, authority(presence.bus))
+        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus))
         try:
             await presence.own_name()
         except BaseException:
@@ -104,7 +117,17 @@ class BusService:
             {path: self._gpu_views(state, gpu) for path, gpu in gpus.items()},
             lambda path: self._gpu_handlers(gpus[path].identity.uuid),
         )
+        self._show_jobs()
         server.flush(dead_band(state))
+
+    def show_job(self, job: Job) -> None:
+        """Show a job that is new or has changed; of its end listeners are told at once."""
+        self._show_jobs()
+        self._server.flush(dead_band(self._state))
+        if job.state != "running":
+            path = names.job_path(job.id)
+            self._server.flush_at_once(path)
+            self._server.emit(path, interfaces.JOB, "Finished", finished_body(job))
 
     def emit(self, event: Event) -> None:
         """Tell listeners of an event."""
@@ -136,6 +159,15 @@ class BusService:
         export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
         export(names.ENGINES_PATH, interfaces.ENGINES, self._methods.engines())
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
+        export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
+
+    def _show_jobs(self) -> None:
+        jobs = {names.job_path(job.id): job for job in self._jobs.list()}
+        self._show(
+            names.JOBS_PATH,
+            {path: {interfaces.JOB: job_view(job, self._realtime)} for path, job in jobs.items()},
+            lambda path: {interfaces.JOB: self._job_methods.job(jobs[path].id)},
+        )
 
     def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
         uuid = gpu.identity.uuid

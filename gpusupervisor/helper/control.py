@@ -1,7 +1,6 @@
 """All that is controlled of one GPU: its fans and its profile, and when both are let be."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,10 +15,10 @@ from gpusupervisor.helper.profile.card import Access, CardError, present
 from gpusupervisor.helper.profile_keeper import ProfileKeeper
 from gpusupervisor.helper.profile_state import ProfileEvent, ProfileState
 from gpusupervisor.helper.values import Capabilities, FanSetting, ItemResult, Profile
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import FanFailSafe
 
 Condition = Literal["ok", "asleep", "given-away", "unavailable"]
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +276,13 @@ class GpuControl:
         except GpuUnavailable:
             return
         except SupervisorError as error:
-            _LOG.warning("The fans of %s are left automatic: %s", self.identity.uuid, error)
+            text = f"The fans of GPU {self.identity.uuid} are left automatic: {error}"
+            write(FanFailSafe(self.identity.uuid, "not-restored", text))
         self._parked = {}
 
     def _take(self, report: FanReport) -> None:
         self._report = report
         for alert in report.alerts:
-            _LOG.warning("%s", alert.text)
             self._tell(self.identity.uuid, alert)
 
     def _noticing(self, results: tuple[ItemResult, ...]) -> tuple[ItemResult, ...]:

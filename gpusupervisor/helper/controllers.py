@@ -25,6 +25,8 @@ from gpusupervisor.helper.profile.access import NvmlAccess
 from gpusupervisor.helper.profile.store import ProfileStore, StoreError, is_uuid
 from gpusupervisor.helper.profile_keeper import ProfileKeeper
 from gpusupervisor.helper.restore_fans import restore
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import FansRestored, FansStranded, ProfileNotStored, XidReported
 
 DEADLINE = 5.0
 RESTORE_DEADLINE = 10.0
@@ -83,13 +85,13 @@ class Controls:
         except DriverUnresponsive as problem:
             lines, left = [f"Fans could not be given back to the driver: {problem}"], True
         for line in lines:
-            _LOG.log(logging.ERROR if left else logging.INFO, "%s", line)
+            write(FansStranded(line) if left else FansRestored(line))
         self._boot = await asyncio.to_thread(boot_id)
         await asyncio.to_thread(self.given_away.load)
         try:
             self._stored = await asyncio.to_thread(self._store.gpus)
         except StoreError as error:
-            _LOG.error("%s", error)
+            write(ProfileNotStored("", str(error)))
         await self._look_at_power()
         for uuid in sorted(self._stored | self.given_away.gpus.keys()):
             self._make(self.given_away.gpus.get(uuid, GpuIdentity(uuid, UNNAMED, "")))
@@ -239,7 +241,7 @@ class Controls:
         except DriverUnresponsive:
             return  # the fans' ticks say so
         for xid in xids:
-            _LOG.warning("the driver reports Xid %d of GPU %s", xid.code, xid.uuid or "unknown")
+            write(XidReported(xid.uuid or "unknown", xid.code))
             for gpu in self._gpus.values():
                 if xid.uuid in ("", gpu.identity.uuid):
                     gpu.xid(xid.code)

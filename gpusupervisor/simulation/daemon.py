@@ -17,7 +17,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus.authority import Authority, PolkitAuthority
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.daemon import Surroundings, serve
-from gpusupervisor.log import set_up_logging
+from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.simulation.nvml import CardWorld, installed
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--settings", type=Path, help="settings file instead of those in /usr/lib, /etc and /run")
     parser.add_argument("--bus", help="address of a private bus on which everybody may do everything")
     options = parser.parse_args()
-    set_up_logging()
+    set_up_logging(SUPERVISOR)
     authority: type[Authority] | type[PolkitAuthority] = AnybodyMay if options.bus else PolkitAuthority
     state_directory = os.environ.get("STATE_DIRECTORY")
     surroundings = Surroundings(
