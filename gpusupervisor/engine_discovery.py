@@ -4,7 +4,6 @@ A look never waits: process and unit are at hand, and the engine's own API is as
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +14,8 @@ from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.interpret import NOT_ASKED, ApiFacts
 from gpusupervisor.engines.reading import Reading, read, server_among
 from gpusupervisor.engines.tables import TABLES
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.engines import EngineFound, EngineGone
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -25,8 +26,6 @@ ASKED_EVERY = 300 * MICROSECONDS
 FIRST_RETRY = 5 * MICROSECONDS
 """After an engine that did not answer: it may be starting. Then after twice as long, and so on."""
 NOTHING = Reading()
-
-_LOG = logging.getLogger(__name__)
 
 Recognize = Callable[[ProcessIdentity], str]
 """The id of the definition that a process belongs to; empty when there is none."""
@@ -154,7 +153,7 @@ class EngineDiscovery:
         unit = self._unit_of(definition, server)
         changed = followed.server != server or followed.unit != unit
         if followed.key != (server.key if server is not None else None) or followed.endpoint != presence.endpoint:
-            self._start_anew(tenant, followed, presence, server)
+            self._start_anew(tenant, definition.engine, followed, presence, server)
             changed = True
         followed.server, followed.unit, followed.endpoint = server, unit, presence.endpoint
         if changed:
@@ -164,16 +163,16 @@ class EngineDiscovery:
             followed.task = asyncio.create_task(self._ask(followed, definition.engine), name=f"ask {tenant}")
 
     def _start_anew(
-        self, tenant: str, followed: _Followed, presence: TenantPresence, server: ProcessIdentity | None
+        self, tenant: str, engine: str, followed: _Followed, presence: TenantPresence, server: ProcessIdentity | None
     ) -> None:
         """Another process, or the same one elsewhere: what it said before counts no more."""
         self._drop(followed)
         followed.task, followed.api, followed.due_at, followed.failures = None, NOT_ASKED, 0, 0
         if server is not None:
             where = presence.endpoint or "an address that is not known"
-            _LOG.info("%s: PID %d is asked at %s", tenant, server.key.pid, where)
+            write(EngineFound(tenant, engine, server.key.pid, where))
         elif followed.server is not None:
-            _LOG.info("%s: PID %d is gone", tenant, followed.server.key.pid)
+            write(EngineGone(tenant, engine, followed.server.key.pid))
 
     def _unit_of(self, definition: TenantDefinition, server: ProcessIdentity | None) -> Unit | None:
         """The unit that runs the server, else the one by the definition's very name that could."""
