@@ -122,9 +122,9 @@ class Daemon:
             sysfs_root=self._surroundings.sysfs_root,
             given_away=lambda: hardware.given_away,
         )
-        hidden = PrivilegedClient(self._clock)
-        units, reader = UnitClient(), ProcessReader(privileged=hidden)
-        observatory = Observatory(monitor, reader, http, configuration.catalog, self._clock, units)
+        hidden, units = PrivilegedClient(self._clock), UnitClient()
+        processes = ProcessReader(privileged=hidden)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
         return _Parts(thread, http, hardware, hidden, units, observatory)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engine_http import EngineHttp, Header, is_local
 from gpusupervisor.engines.ask import ask
 from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.interpret import NOT_ASKED, ApiFacts
-from gpusupervisor.engines.reading import Reading, read, server_among
+from gpusupervisor.engines.reading import Reading, is_launcher, read, server_among
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.engines import EngineFound, EngineGone
@@ -20,7 +20,7 @@ from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.instances import service_name
-from gpusupervisor.unit_client import UnitClient
+from gpusupervisor.unit_client import Units
 
 ASKED_EVERY = 300 * MICROSECONDS
 FIRST_RETRY = 5 * MICROSECONDS
@@ -38,6 +38,7 @@ class _Followed:
     server: ProcessIdentity | None = None
     unit: Unit | None = None
     endpoint: str = ""
+    headers: tuple[Header, ...] = ()
     api: ApiFacts = NOT_ASKED
     reading: Reading = NOTHING
     due_at: int = 0
@@ -63,13 +64,13 @@ class _Chosen:
 class EngineDiscovery:
     """Follows the engines. For one event loop."""
 
-    def __init__(self, http: EngineHttp, clock: Clock, units: UnitClient) -> None:
+    def __init__(self, http: EngineHttp, clock: Clock, units: Units) -> None:
         self._http = http
         self._clock = clock
         self._units = units
         self._chosen: dict[str, _Chosen] = {}
         self._outer: frozenset[int] = frozenset()
-        """Servers of holders that are not holders themselves and have no unit."""
+        """Servers that no unit led to."""
         self._followed: dict[str, _Followed] = {}
 
     def servers(self) -> frozenset[int]:
@@ -106,9 +107,12 @@ class EngineDiscovery:
             return identities
         return {**identities, **{pid: _told(each, units[each.unit], variables) for pid, each in hidden.items()}}
 
-    def unit_servers(self) -> frozenset[int]:
-        """PIDs of the servers that run in units, as far as they were found."""
-        return frozenset(chosen.pids[0] for chosen in self._chosen.values() if chosen.found)
+    def found_servers(self) -> tuple[int, ...]:
+        """PIDs of the servers: those that run in units first, then those that were seen to hold VRAM or to be above
+        a process that did; these stay known when they have given it back.
+        """
+        in_units = {chosen.pids[0] for chosen in self._chosen.values() if chosen.found}
+        return (*sorted(in_units), *sorted(self._outer - in_units))
 
     def look(
         self,
@@ -125,7 +129,7 @@ class EngineDiscovery:
         units = {name for each in definitions.values() if each.engine in TABLES for name in each.match.units}
         for tenant, presence in engines.items():
             server = presence.servers[0] if presence.servers else _root(presence, identities, recognize)
-            if server is not None and not presence.servers:
+            if server is not None:
                 outer.add(server.key.pid)
             if server is not None and not server.user_unit and service_name(server):
                 units.add(server.unit)
@@ -155,7 +159,8 @@ class EngineDiscovery:
         if followed.key != (server.key if server is not None else None) or followed.endpoint != presence.endpoint:
             self._start_anew(tenant, definition.engine, followed, presence, server)
             changed = True
-        followed.server, followed.unit, followed.endpoint = server, unit, presence.endpoint
+        followed.server, followed.unit = server, unit
+        followed.endpoint, followed.headers = presence.endpoint, presence.headers
         if changed:
             followed.reading = read(TABLES[definition.engine], server, unit, followed.api)
         asks = server is not None and bool(TABLES[definition.engine].calls) and is_local(presence.endpoint)
@@ -183,7 +188,7 @@ class EngineDiscovery:
 
     async def _ask(self, followed: _Followed, engine: str) -> None:
         """Ask the engine itself; what it said before stands when it does not answer."""
-        api = await ask(TABLES[engine], followed.endpoint, self._http)
+        api = await ask(TABLES[engine], followed.endpoint, self._http, followed.headers)
         now = self._clock.now()
         if api is None:
             followed.due_at = now + min(FIRST_RETRY << min(followed.failures, 16), ASKED_EVERY)
@@ -215,7 +220,7 @@ def _root(
     for holder in presence.holders:
         if holder.identity is not None and not holder.orphan:
             for ancestor in _above(holder.identity, identities):
-                if recognize(ancestor) == presence.definition_id:
+                if recognize(ancestor) == presence.definition_id and not is_launcher(ancestor):
                     return ancestor
             return holder.identity
     return None

@@ -27,6 +27,7 @@ from gpusupervisor.errors import (
 )
 from gpusupervisor.health.checks import (
     check_configuration,
+    check_declarations,
     check_drift,
     check_driver,
     check_engines,
@@ -199,7 +200,7 @@ class Supervisor:
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
-        return self._configuration.catalog.explain(tenant)
+        return self._observatory.catalog.explain(tenant)
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
@@ -221,6 +222,7 @@ class Supervisor:
             check_driver(seen.sample),
             *check_gpus(seen.sample),
             *check_configuration(self._configuration.problems, self._refused),
+            *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
             *check_engines(engines),

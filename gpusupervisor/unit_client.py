@@ -1,11 +1,15 @@
-"""systemd's word on the units that engines run in: asked once, and again when systemd says that something changed."""
+"""systemd's word on units that tenants run in: what they start with, and what they declare themselves to be.
+
+Nothing waits for it: what is not known yet is there at a later look. systemd is asked when a unit is wanted first, and
+again when it says that something has changed.
+"""
 
 import asyncio
 import fnmatch
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
@@ -13,6 +17,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
 from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.unit_files import environment_of
+from gpusupervisor.tenants.declared import PREFIX, Variables
 
 NAME = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"
@@ -29,9 +34,11 @@ SETTLED = 3.0
 """Seconds after news until it is looked once more: a script has started its engine by then."""
 ROUTINE = 300.0
 """Seconds until it is looked anyway: an environment file changes without a word."""
-AT_MOST = 64
+AT_MOST = 256
 """Units that are followed."""
 MEMBERS = 64
+LONGEST_VALUE = 256
+"""Characters of a variable by which a unit declares something."""
 
 _LOG = logging.getLogger(__name__)
 _SIGNATURES: Mapping[tuple[str, str], str] = {
@@ -52,14 +59,31 @@ _SIGNATURES: Mapping[tuple[str, str], str] = {
 Shown = Callable[[], Awaitable[None]]
 
 
+class Units(Protocol):
+    """Who knows units."""
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """By name: those that systemd has loaded, of the ones that are wanted. Replaced and never changed."""
+
+    def want(self, patterns: frozenset[str]) -> None:
+        """Follow the system units of these names (shell patterns) from now on."""
+
+    def declared(self, present: frozenset[str]) -> Mapping[str, Variables]:
+        """What units declare of themselves; the same mapping until that changes. present: units seen right now."""
+
+
 class UnitClient:
-    """Follows units. `units` is replaced and never changed."""
+    """Follows units."""
 
     def __init__(self, cgroup_root: Path = Path("/sys/fs/cgroup")) -> None:
         self.units: Mapping[str, Unit] = {}
-        """By name: those that systemd has loaded, of the ones that are wanted."""
+        """See `Units`."""
         self._cgroup_root = cgroup_root
-        self._wanted: frozenset[str] = frozenset()
+        self._patterns: frozenset[str] = frozenset()
+        self._present: frozenset[str] = frozenset()
+        self._declared: Mapping[str, Variables] = {}
+        """Also by units that are gone: they are what they were when they come back."""
         self._paths: Mapping[str, str] = {}
         """By object path: the unit that is followed there."""
         self._news = asyncio.Event()
@@ -67,10 +91,21 @@ class UnitClient:
         self._owner = ""
 
     def want(self, patterns: frozenset[str]) -> None:
-        """Follow the system units of these names (shell patterns) from now on."""
-        if patterns != self._wanted:
-            self._wanted = patterns
+        """See `Units`."""
+        if patterns != self._patterns:
+            self._patterns = patterns
             self._news.set()
+
+    def declared(self, present: frozenset[str]) -> Mapping[str, Variables]:
+        """See `Units`."""
+        if not present <= self._present:
+            self._news.set()
+        self._present = present
+        return self._declared
+
+    @property
+    def _wanted(self) -> frozenset[str]:
+        return self._patterns | self._present | self._declared.keys()
 
     async def follow_for_ever(self, bus: MessageBus, shown: Shown) -> None:
         """Keep up with systemd. shown: waits until what is known by then is published."""
@@ -131,7 +166,7 @@ class UnitClient:
 
     async def _refresh(self) -> bool:
         """Ask about everything that is wanted; whether anything has changed."""
-        before = self.units
+        before = self.units, self._declared
         if not self._owner:
             await self._subscribe()
         listed = await self._list()
@@ -140,7 +175,16 @@ class UnitClient:
         await self._follow_paths({path: name for name, path in listed})
         found = await asyncio.gather(*(self._look_at(name, path) for name, path in listed))
         self.units = {unit.name: unit for unit in found}
-        return self.units != before
+        self._note_declared()
+        return (self.units, self._declared) != before
+
+    def _note_declared(self) -> None:
+        """Keep the mapping as it is unless something in it has changed."""
+        gone = {name: said for name, said in self._declared.items() if name not in self.units}
+        declared = gone | {name: unit.declares for name, unit in self.units.items() if unit.declares}
+        if declared != self._declared:
+            _LOG.info("units that declare themselves tenants: %s", ", ".join(sorted(declared)) or "none")
+            self._declared = declared
 
     async def _list(self) -> list[tuple[str, str]] | None:
         """Name and path of every loaded unit that is wanted; None when systemd does not say."""
@@ -195,6 +239,7 @@ class UnitClient:
             passed=frozenset(told["PassEnvironment"] or ()),
             unreadable=unreadable,
             needs_reload=bool(told["NeedDaemonReload"]),
+            declares=_declared_by(told["Environment"] or ()),
             fragment=fragment,
         )
 
@@ -229,6 +274,12 @@ class UnitClient:
             _LOG.debug("systemd did not answer %s: %s", member, reply and reply.error_name)
             return None
         return reply
+
+
+def _declared_by(assignments: Sequence[str]) -> Variables:
+    """What root has written into the unit itself; not what its processes may have been started with."""
+    pairs = (assignment.partition("=") for assignment in assignments)
+    return {name: value[:LONGEST_VALUE] for name, _, value in pairs if name.startswith(PREFIX)}
 
 
 def _changes_at(path: str) -> str:

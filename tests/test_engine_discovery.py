@@ -66,7 +66,7 @@ class Machine:
         seen = {pid: self.people[pid] for pid in wanted | chain if pid in self.people}
         identities = self.discovery.informed(seen, HOSTS)
         machine = sample(gpu(processes=dict(self.holding)))
-        census = take_census(machine, identities, CATALOG, self._recognizer, self.discovery.unit_servers())
+        census = take_census(machine, identities, CATALOG, self._recognizer, self.discovery.found_servers())
         definitions = {tenant: CATALOG.resolve(tenant) for tenant in census.tenants}
 
         def recognize(identity: ProcessIdentity) -> str:
@@ -158,6 +158,19 @@ async def test_a_server_above_its_runner_is_what_has_the_settings(machine: Machi
     machine.look()
     assert machine.settings()["CUDA_VISIBLE_DEVICES"].value == "1"
     assert 50 in machine.discovery.servers(), "so that what is hidden of it is looked up"
+
+
+async def test_a_server_that_was_started_by_hand_stays_known_when_it_has_given_its_vram_back(machine: Machine) -> None:
+    comfyui = who(80, "python3 /opt/ComfyUI/main.py --port 8189 --lowvram")
+    machine.runs(comfyui, holding={80: GIB})
+    machine.look()
+    machine.runs(comfyui)
+    census = machine.look()
+    assert (census.tenants["comfyui@8189"].holders, census.tenants["comfyui@8189"].servers) == ((), (comfyui,))
+    assert "--lowvram" in machine.settings("comfyui@8189")
+    machine.runs()
+    machine.look()
+    assert "comfyui@8189" not in machine.look().tenants
 
 
 async def test_the_engine_that_a_units_script_started_is_found_among_its_processes(machine: Machine) -> None:

@@ -1,10 +1,10 @@
 """Asking an engine's own API what it is set to: passive questions, one deadline, and no answer is no harm."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpusupervisor.clock import MICROSECONDS
-from gpusupervisor.engine_http import BadAnswer, EngineHttp, HttpError
+from gpusupervisor.engine_http import BadAnswer, EngineHttp, Header, HttpError
 from gpusupervisor.engines.configured import Given
 from gpusupervisor.engines.interpret import ApiFacts
 from gpusupervisor.engines.table import Call, Known, Table
@@ -16,9 +16,9 @@ LONGEST_VERSION = 64
 LONGEST_VALUE = 256
 
 
-async def ask(table: Table, endpoint: str, http: EngineHttp) -> ApiFacts | None:
+async def ask(table: Table, endpoint: str, http: EngineHttp, headers: Sequence[Header] = ()) -> ApiFacts | None:
     """What the engine tells; None when none of the questions was answered in a usable way."""
-    answers = await asyncio.gather(*(_answer(call, endpoint, http) for call in table.calls))
+    answers = await asyncio.gather(*(_answer(call, endpoint, http, headers) for call in table.calls))
     if all(answer is None for answer in answers):
         return None
     by_name = {known.name: known for known in table.settings}
@@ -31,10 +31,10 @@ async def ask(table: Table, endpoint: str, http: EngineHttp) -> ApiFacts | None:
     return ApiFacts(version, told)
 
 
-async def _answer(call: Call, endpoint: str, http: EngineHttp) -> object:
+async def _answer(call: Call, endpoint: str, http: EngineHttp, headers: Sequence[Header]) -> object:
     """The JSON of a 2xx answer; None for anything else."""
     try:
-        answer = await http.get(endpoint, call.path, timeout=TIMEOUT)
+        answer = await http.get(endpoint, call.path, timeout=TIMEOUT, headers=headers)
         return answer.json() if answer.ok else None
     except HttpError:
         return None

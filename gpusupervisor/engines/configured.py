@@ -50,6 +50,8 @@ class Unit:
     """Its files have changed since systemd read them."""
     fragment: str = ""
     """Where its ExecStart comes from."""
+    declares: Mapping[str, str] = field(default_factory=dict)
+    """Its GPUSUPERVISOR_ variables."""
 
 
 @dataclass(frozen=True, slots=True)

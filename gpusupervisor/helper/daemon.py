@@ -31,6 +31,7 @@ from gpusupervisor.journal.setup import HELPER, set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
+from gpusupervisor.tenants.declared import VARIABLES as DECLARED
 
 EXIT_BUS_LOST = 1
 TICK = 1.0
@@ -91,7 +92,7 @@ class Helper:
         )
         teller = FactTeller(
             Holders(thread, self._clock, surroundings.sysfs_root, lambda: controls.given_away.gpus),
-            lambda: named_variables(surroundings.tenant_layers) | VARIABLES,
+            lambda: named_variables(surroundings.tenant_layers) | VARIABLES | DECLARED,
             network=surroundings.network,
             units=lambda: tenant_units(surroundings.tenant_layers),
         )

@@ -8,7 +8,9 @@ from gpusupervisor.configuration.document import SUFFIXES, DocumentError, Table,
 from gpusupervisor.helper.profile.root_files import RootFolder, UntrustedFile
 from gpusupervisor.tenants.schema import VARIABLE
 
-AT_MOST = 32
+AT_MOST = 64
+KEYS = ("host-variable", "port-variable")
+"""Of `[endpoint]`: what names a variable."""
 
 
 def named_variables(layers: Sequence[Path], owner: int = 0) -> frozenset[str]:
@@ -17,7 +19,7 @@ def named_variables(layers: Sequence[Path], owner: int = 0) -> frozenset[str]:
     A name that a later layer replaces stays allowed: what is told of it nobody asks for.
     """
     endpoints = (table.get("endpoint") for layer in layers for table in _tables_in(layer, owner))
-    names = (endpoint.get("host-variable") for endpoint in endpoints if isinstance(endpoint, dict))
+    names = (endpoint.get(key) for endpoint in endpoints if isinstance(endpoint, dict) for key in KEYS)
     found = {name for name in names if isinstance(name, str) and VARIABLE.fullmatch(name)}
     return frozenset(sorted(found)[:AT_MOST])
 

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from gpusupervisor.engine_http import without_keys
 from gpusupervisor.gpu.sample import GpuProcess, GpuSample, Sample
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
-from gpusupervisor.tenants.instances import with_port
+from gpusupervisor.tenants.listening import Address, with_address
 from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
 
@@ -20,7 +21,7 @@ class _Found:
 
     definition: TenantDefinition
     definition_id: str
-    port: int | None = None
+    address: Address = field(default_factory=Address)
     holders: list[Holder] = field(default_factory=list)
     servers: list[ProcessIdentity] = field(default_factory=list)
 
@@ -30,11 +31,17 @@ class _Found:
             if holder.used is not None:
                 holdings[holder.gpu] = holdings.get(holder.gpu, 0) + holder.used
         endpoint = self.definition.endpoint
-        url = endpoint.url if endpoint else ""
+        written, where = (endpoint.url if endpoint else ""), ""
+        if endpoint and (self.holders or self.servers or endpoint.own_port or not self.definition.endpoint_is_usual):
+            where = with_address(written, self.address) if self.address != Address() else written
+        is_written = where == written and not self.definition.is_implied
+        headers = endpoint.headers if endpoint else ()
         return TenantPresence(
             id=tenant,
             definition_id=self.definition_id,
-            endpoint=url if self.port is None or not url else with_port(url, self.port),
+            endpoint=where,
+            endpoint_is_written=is_written,
+            headers=headers if is_written else without_keys(headers),
             holders=tuple(self.holders),
             holdings=holdings,
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
@@ -53,7 +60,7 @@ def take_census(
 
     identities: by PID, of the sample's processes and of their ancestors (`ProcessReader.identify` gives both).
     A PID that is not in it is dead, a zombie, or of another PID namespace.
-    servers: PIDs of processes that units run for engines; they are noted even while they hold no VRAM.
+    servers: PIDs of engines' servers, which are noted even while they hold no VRAM.
     """
     found: dict[str, _Found] = {
         each.id: _Found(each, each.id.partition("@")[0])
@@ -73,12 +80,20 @@ def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str
     """Nobody is asked in another's place: of those at one address, only who is known to be there keeps it."""
     here = {tenant: each for tenant, each in presences.items() if each.holders or each.servers}
     sharing = Counter(each.endpoint for each in here.values())
+    kinds = Counter(where for where, _ in {(each.endpoint, each.definition_id) for each in here.values()})
     unsure = {
         tenant
         for tenant, each in here.items()
-        if "@" in tenant and sharing[each.endpoint] > 1 and found[tenant].port is None
+        if found[tenant].address.port is None
+        and (
+            ("@" in tenant and sharing[each.endpoint] > 1)
+            or (found[tenant].definition.endpoint_is_usual and kinds[each.endpoint] > 1)
+        )
     }
-    return {tenant: replace(each, endpoint="") if tenant in unsure else each for tenant, each in presences.items()}
+    return {
+        tenant: replace(each, endpoint="", headers=()) if tenant in unsure else each
+        for tenant, each in presences.items()
+    }
 
 
 def _holders(
@@ -120,8 +135,8 @@ def _holder(
     )
     tenant = _tenant(recognition, catalog, found)
     tenant.holders.append(holder)
-    if recognition.port is not None and not recognition.orphan:
-        tenant.port = recognition.port
+    if (recognition.port is not None or recognition.host) and not recognition.orphan:
+        tenant.address = Address(recognition.host, recognition.port)
     return holder
 
 
@@ -137,7 +152,8 @@ def _note_server(
     if recognition is not None:
         tenant = _tenant(recognition, catalog, found)
         tenant.servers.append(identity)
-        tenant.port = recognition.port or tenant.port
+        if recognition.port is not None or recognition.host:
+            tenant.address = Address(recognition.host, recognition.port)
 
 
 def _tenant(recognition: Recognition, catalog: Catalog, found: dict[str, _Found]) -> _Found:

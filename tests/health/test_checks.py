@@ -18,6 +18,7 @@ from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.checks import (
     LISTED,
     check_configuration,
+    check_declarations,
     check_driver,
     check_engines,
     check_gpus,
@@ -250,3 +251,15 @@ def test_what_could_not_be_read_is_named() -> None:
     (check,) = of_engine(hidden=("the environment of its process", "/etc/a.env"))
     assert "the environment of its process, /etc/a.env could not be read" in check.summary
     assert says_everything(check)
+
+
+def test_a_unit_that_declares_nonsense_is_named() -> None:
+    assert check_declarations(()) == ()
+    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"))
+    assert (one.id, one.state, one.summary) == (
+        "declaration-1", "degraded", "unit a.service: GPUSUPERVISOR_PRIORITY: is high",
+    )  # fmt: skip
+    assert two.id == "declaration-2"
+    assert says_everything(one)
+    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)))
+    assert (len(many), many[-1].summary) == (LISTED + 1, "7 more problems")
