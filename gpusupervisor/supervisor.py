@@ -225,7 +225,7 @@ class Supervisor:
             *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
-            *check_engines(engines),
+            *check_engines(engines, self._observatory.sight()),
             *check_fans(controls),
             *check_drift(controls),
         )

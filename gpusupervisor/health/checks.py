@@ -137,12 +137,16 @@ def check_helper(sight: Sight, census: Census) -> Check:
     )
 
 
-def check_engines(engines: Mapping[str, EngineStatus]) -> tuple[Check, ...]:
-    """What engines are configured to is in force, and can be seen."""
-    return tuple(check for engine in engines.values() if (check := _engine(engine)) is not None)
+def check_engines(engines: Mapping[str, EngineStatus], sight: Sight) -> tuple[Check, ...]:
+    """What engines are configured to is in force, and can be seen.
+
+    sight: while it is well, what is hidden of an engine is only not looked up yet.
+    """
+    blind = sight.state in _HELPER_TROUBLE
+    return tuple(check for engine in engines.values() if (check := _engine(engine, blind=blind)) is not None)
 
 
-def _engine(engine: EngineStatus) -> Check | None:
+def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
     """None for an engine of which nothing was looked up: it does not run here."""
     name, pending = f"engine-{engine.id}", [setting.name for setting in engine.settings if setting.pending]
     if pending:
@@ -162,7 +166,7 @@ def _engine(engine: EngineStatus) -> Check | None:
             "what they say now is not known, and a restart does not bring it into force",
             f"systemctl daemon-reload, then systemctl restart {engine.unit}",
         )
-    if engine.hidden:
+    if engine.hidden and blind:
         return Check(
             name,
             "degraded",
