@@ -13,6 +13,8 @@ from pathlib import Path
 from gpusupervisor import __version__
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.run import Rules
+from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import AuthorityFactory, BusService
@@ -68,6 +70,8 @@ class Surroundings:
     state_directory: Path | None = None
     sysfs_root: Path = SYSFS_PCI_DEVICES
     authority: AuthorityFactory = field(default=PolkitAuthority)
+    sweeps: Rules = field(default_factory=Rules)
+    """How sweeps are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ class Daemon:
             switch,
             self._announce,
             tasks,
+            Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gpusupervisor.arbitration.arbiter import Arbiter
 from gpusupervisor.arbitration.assess import assess
@@ -12,9 +13,11 @@ from gpusupervisor.arbitration.plan import make_plan
 from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.admission import require_engine
+from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.chronicle import Chronicle
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.controls import Controls
+from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import (
     Blocked,
@@ -37,6 +40,7 @@ from gpusupervisor.health.checks import (
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
+from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
 from gpusupervisor.observatory import Observatory
@@ -74,6 +78,7 @@ class Supervisor:
         automatic: AutomaticSwitch,
         announce: Callable[[Event], None],
         tasks: asyncio.TaskGroup,
+        autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
@@ -85,6 +90,7 @@ class Supervisor:
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
         self._automatic = automatic
@@ -166,6 +172,15 @@ class Supervisor:
         if result.steps[0].outcome not in ("freed", "partial"):
             raise shortcoming(result)
         return result
+
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        """The work of a sweep, when it can be made now; see `Controller`."""
+        situation = self._require_gpus(await self._world.look(wish.engine))
+        assert self._seen is not None, "there are GPUs, so they were looked at"
+        engines = self._observatory.engines(self._seen)
+        engine = require_engine(engines, situation, self._arbiter.running, gpu, wish.engine)
+        why = f"an autotune of {situation.gpus[gpu].name} has it work"
+        return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
 
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""

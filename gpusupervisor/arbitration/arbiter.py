@@ -4,7 +4,8 @@ Decisions themselves are the pure functions of this room; here is what must be r
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, m
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
 from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.errors import Busy
 from gpusupervisor.quantities import format_bytes
 
 LATE_WINDOW = 600 * MICROSECONDS
@@ -45,6 +47,8 @@ class Arbiter:
         self._last_made: dict[str, ReleasePlan] = {}
         self._retry_at: dict[str, int] = {}
         self._unfinished: dict[str, Unfinished] = {}
+        self._uses: dict[str, str] = {}
+        """By tenant: what of ours works with it."""
         self._tasks: set[asyncio.Task[PlanResult]] = set()
 
     @property
@@ -59,7 +63,25 @@ class Arbiter:
 
     def situation(self, seen: Seen, reserve: int) -> Situation:
         """What decisions look at."""
-        return compose(seen, self._promised, self.history, self.reservations, reserve)
+        made = compose(seen, self._promised, self.history, self.reservations, reserve)
+        if not self._uses:
+            return made
+        tenants = {id_: replace(each, used_by=self._uses.get(id_, "")) for id_, each in made.tenants.items()}
+        return replace(made, tenants=tenants)
+
+    @contextmanager
+    def using(self, tenant: str, why: str) -> Iterator[None]:
+        """Something of ours works with a tenant: nobody asks it for its memory meanwhile.
+
+        why: a sentence for a person. Raises Busy when something does already.
+        """
+        if tenant in self._uses:
+            raise Busy(f"{tenant} is in use: {self._uses[tenant]}")
+        self._uses[tenant] = why
+        try:
+            yield
+        finally:
+            del self._uses[tenant]
 
     def plan(self, situation: Situation, request: Request) -> ReleasePlan:
         """Make a plan and announce it."""

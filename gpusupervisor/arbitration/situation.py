@@ -48,6 +48,8 @@ class TenantSituation:
     """Of its hourly budget."""
     releasing: bool = False
     """A release of it is under way or expected late."""
+    used_by: str = ""
+    """What of ours works with it, e.g. a job, in a sentence for a person; empty for nothing."""
 
     def floor(self, gpu: str) -> int:
         """Bytes it keeps on a GPU after a release."""

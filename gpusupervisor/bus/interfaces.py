@@ -142,6 +142,7 @@ PROFILE = Interface(
         method("Apply", "profile:s", "results:aa{sv}"),
         method("Reset", outputs="results:aa{sv}"),
         method("CheckDrift", outputs="verdicts:aa{sv}"),
+        method("Autotune", "engine:s options:a{sv}", "job:o"),
     ),
     properties=(
         Property("Support", "s"),

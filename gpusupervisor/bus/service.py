@@ -62,7 +62,7 @@ class BusService:
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
         self._jobs = jobs
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
-        self._control_methods = ControlMethods(hardware, admission)
+        self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
         LogControl(self._server, presence.bus, SUPERVISOR)

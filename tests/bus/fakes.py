@@ -10,8 +10,9 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.arbitration.situation import PlanResult, ReleasePlan
 from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
-from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult
+from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
+from gpusupervisor.jobs import Report, Work
 from tests.bus.builders import make_plan, make_result
 
 RESULT = SettingResult("power-limit", True, "300 W", "300 W", "")
@@ -49,6 +50,15 @@ class FakeController:
         if tenant == "nobody":
             raise NoSuchTenant("No tenant is called 'nobody'")
         return make_result()
+
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        self._note("autotune", gpu, wish)
+
+        async def work(_report: Report) -> object:
+            await self.gate.wait()
+            return None
+
+        return work
 
     async def reload(self) -> None:
         self._note("reload")
