@@ -37,13 +37,16 @@ from gpusupervisor.health.checks import (
     check_fans,
     check_gpus,
     check_helper,
+    check_residency,
     check_tenants,
 )
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
+from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
 from gpusupervisor.tenants.catalog import Catalog
@@ -80,16 +83,18 @@ class Supervisor:
         tasks: asyncio.TaskGroup,
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
+        residency: ResidencyKeeper | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls.
+        controls: tells what the helper controls. residency: knows what is in RAM of models' files.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._residency = residency or ResidencyKeeper(clock)
         self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
@@ -221,6 +226,14 @@ class Supervisor:
         """Problems of a tenant file that is not installed yet."""
         return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
 
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """Which models are worth reading into RAM; see `Warmer`."""
+        return await self._residency.plan_warming()
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM; see `Warmer`."""
+        return await self._residency.warm(tenant, model, rate)
+
     def _happened(self, event: Event) -> None:
         """Written before it is announced, and a plan before it is carried out."""
         self._chronicle.event(event)
@@ -231,7 +244,8 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
-        engines = self._observatory.engines(seen)
+        engines = self._residency.engines(self._observatory.engines(seen), seen.definitions, seen.activities)
+        residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
@@ -243,6 +257,7 @@ class Supervisor:
             *check_engines(engines, self._observatory.sight()),
             *check_fans(controls),
             *check_drift(controls),
+            check_residency(residencies),
         )
         automatic = self._automatic.on
         return State(
@@ -253,6 +268,7 @@ class Supervisor:
             activities=seen.activities,
             assessments=assessments,
             engines=engines,
+            residencies=residencies,
             checks=checks,
             controls=controls,
             automatic=automatic,

@@ -6,6 +6,7 @@ from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.controls import Controls, GpuControls
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check, EngineStatus
 from gpusupervisor.tenants.activity.verdict import Activity
@@ -233,6 +234,30 @@ def _drift_of(uuid: str, gpu: GpuControls) -> Check:
             "find the program that sets it too; applying the profile again makes the helper keep it once more",
         )
     return Check(name, "ok", f"the profile of {of} stands as far as it can be read")
+
+
+def check_residency(residencies: Mapping[str, Residency]) -> Check:
+    """How much of models' files is in RAM can be measured, and how that is done."""
+    looked_at = {tenant: each for tenant, each in residencies.items() if each.models}
+    unseen = [tenant for tenant, each in residencies.items() if not each.method and each.problems]
+    if not looked_at and not unseen:
+        return Check("residency", "skipped", "no model files were found in the directories that [models] names")
+    if not looked_at:
+        why = residencies[unseen[0]].problems[0]
+        return Check("residency", "skipped", f"what is in RAM of models' files is not known: {why}")
+    dark = [
+        model for each in looked_at.values() for model in each.models.values() if model.size and model.cached is None
+    ]
+    methods = sorted({each.method for each in looked_at.values()})
+    if dark and len(dark) == sum(len(each.models) for each in looked_at.values()):
+        return Check(
+            "residency",
+            "degraded",
+            f"what is in RAM of models' files cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
+            "whether a model loads from RAM or from disk is not known, and none is found to be worth warming",
+            "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
+        )
+    return Check("residency", "ok", f"what is in RAM of models' files is measured by {' and '.join(methods)}")
 
 
 _HELPER_TROUBLE: Mapping[str, tuple[str, str]] = {
