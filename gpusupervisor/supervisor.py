@@ -33,13 +33,14 @@ from gpusupervisor.health.checks import (
     check_declarations,
     check_drift,
     check_driver,
-    check_engines,
     check_fans,
     check_gpus,
     check_helper,
     check_residency,
+    check_telemetry,
     check_tenants,
 )
+from gpusupervisor.health.engine_checks import check_engines
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
@@ -49,6 +50,8 @@ from gpusupervisor.observatory import Observatory
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.world import LiveWorld
 
@@ -84,10 +87,12 @@ class Supervisor:
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
         residency: ResidencyKeeper | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls. residency: knows what is in RAM of models' files.
+        controls: tells what the helper controls. residency: knows what is in RAM of models' files. telemetry: None
+        stores nothing.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
@@ -103,7 +108,10 @@ class Supervisor:
         settings = configuration.settings
         self._announce = announce
         self._chronicle = Chronicle()
-        self._arbiter = Arbiter(self._world, clock, self._happened, tasks.create_task, settings.reservation)
+        self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
+        self._arbiter = Arbiter(
+            self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
+        )
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -120,6 +128,7 @@ class Supervisor:
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
         self._served, self._waiting = self._waiting, []
+        self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
@@ -129,6 +138,7 @@ class Supervisor:
         self._seen, self._situation = seen, situation
         state = self._state(seen, situation, assessments)
         self._chronicle.observe(state)
+        self._telemetry.observe(state)
         return state
 
     async def pause(self) -> None:
@@ -202,6 +212,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
+        self._telemetry.use(limits_of(fresh.settings))
         write(ConfigurationReloaded(len(fresh.catalog.definitions)))
         await self.shown()
 
@@ -255,6 +266,7 @@ class Supervisor:
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
             *check_engines(engines, self._observatory.sight()),
+            check_telemetry(self._telemetry.status),
             *check_fans(controls),
             *check_drift(controls),
             check_residency(residencies),
@@ -316,3 +328,8 @@ class Supervisor:
             raise Busy(
                 f"{self._arbiter.running[gpu].id} is being carried out on this GPU: try again when it has ended."
             )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What telemetry may keep."""
+    return Limits(settings.telemetry_keep, settings.telemetry_max_size)

@@ -8,7 +8,8 @@ from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
-from gpusupervisor.state import Check, EngineStatus
+from gpusupervisor.state import Check
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 
@@ -138,44 +139,38 @@ def check_helper(sight: Sight, census: Census) -> Check:
     )
 
 
-def check_engines(engines: Mapping[str, EngineStatus], sight: Sight) -> tuple[Check, ...]:
-    """What engines are configured to is in force, and can be seen.
-
-    sight: while it is well, what is hidden of an engine is only not looked up yet.
-    """
-    blind = sight.state in _HELPER_TROUBLE
-    return tuple(check for engine in engines.values() if (check := _engine(engine, blind=blind)) is not None)
-
-
-def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
-    """None for an engine of which nothing was looked up: it does not run here."""
-    name, pending = f"engine-{engine.id}", [setting.name for setting in engine.settings if setting.pending]
-    if pending:
-        listed = ", ".join(pending[:NAMED]) + (" and others" if len(pending) > NAMED else "")
+def check_telemetry(status: StoreStatus) -> Check:
+    """Telemetry and what is learned can be stored, and the disk keeps up."""
+    if status.state == "off":
+        return Check("telemetry", "skipped", status.detail)
+    if status.state == "opening":
+        return Check("telemetry", "skipped", "the telemetry store is being opened")
+    if status.state == "failing":
         return Check(
-            name,
-            "degraded",
-            f"{engine.id}: {listed} is configured and not in force",
-            "the engine goes on with what it was started with",
-            f"systemctl restart {engine.unit}",
+            "telemetry",
+            "failed",
+            f"{status.path} cannot be written: {status.detail}",
+            "what is learned and measured now is kept in memory alone; what is stored already is not touched",
+            "make room on the disk, or let the service write into the folder; it is tried again by itself",
         )
-    if engine.needs_reload:
+    if status.losing or status.late:
         return Check(
-            name,
+            "telemetry",
             "degraded",
-            f"{engine.id}: the files of {engine.unit} have changed since systemd read them",
-            "what they say now is not known, and a restart does not bring it into force",
-            f"systemctl daemon-reload, then systemctl restart {engine.unit}",
+            f"the disk does not keep up with what is to be written to {status.path}",
+            "telemetry has gaps; what is learned is not lost, but may be stored late",
+            "look for what keeps the disk busy (iotop), or for errors of the disk (journalctl -k)",
         )
-    if engine.hidden and blind:
+    if status.set_aside:
         return Check(
-            name,
+            "telemetry",
             "degraded",
-            f"{engine.id}: {', '.join(engine.hidden[:NAMED])} could not be read",
-            "what is set there is not known, and is not shown",
-            "see the check of the helper; an environment file can be made readable for the user gpusupervisor",
+            "the telemetry store was damaged and a new one was begun",
+            "older telemetry cannot be queried; what could be read of what was learned was carried over",
+            f"the old file is kept: look at it with sqlite3, or delete {status.set_aside}; a damaged file may mean "
+            "a failing disk. This note goes away when the service is restarted",
         )
-    return Check(name, "ok", f"{engine.id}: its settings are in force") if engine.settings else None
+    return Check("telemetry", "ok", "telemetry is stored")
 
 
 def check_fans(controls: Controls) -> tuple[Check, ...]:
