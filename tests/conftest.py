@@ -47,6 +47,7 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has all tests of a file, and one has all that need the booted system."""
     for item in items:
