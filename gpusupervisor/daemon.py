@@ -147,6 +147,7 @@ class Daemon:
         for task in background:
             task.cancel()
         supervisor.abandon_plans()
+        await supervisor.close()
         return code
 
     def _finish(self, code: int) -> None:

@@ -8,7 +8,11 @@ from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleaseP
 from gpusupervisor.controls import Controls
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.jobs import Work
+from gpusupervisor.models.fit import Fit
+from gpusupervisor.models.fit_book import CardFit
 from gpusupervisor.models.model import Model
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -44,6 +48,14 @@ class EngineStatus:
     """Why it is not reachable; empty when it is."""
     settings: tuple[Setting, ...] = ()
     models: tuple[Model, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    """Of the models, in their order."""
+    models_problem: str = ""
+    """What is not known of its models, and why; empty when nothing is unknown."""
+    capabilities: tuple[str, ...] = ()
+    """What can be done with its models by name: "list", "resident", "load", "unload"."""
+    limits: tuple[str, ...] = ()
+    """What cannot, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,8 @@ class State:
     """By GPU: the plan that is being executed."""
     controls: Controls = field(default_factory=Controls)
     """What the helper controls."""
+    cards: Mapping[str, CardFit] = field(default_factory=dict)
+    """By GPU: what it could ever offer to one more model."""
 
 
 class Controller(Protocol):
@@ -86,6 +100,16 @@ class Controller(Protocol):
 
     async def set_automatic(self, enabled: bool) -> None:
         """Act by itself, or only observe."""
+
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        """The work of having an engine load a model, to be run as a job.
+
+        needs: bytes of VRAM that it needs; 0: what is known. Raises NoSuchEngine, NoSuchModel, EngineUnreachable,
+        NotSupported, Busy, WontFit or Blocked before anything is done.
+        """
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        """Have an idle engine unload a model, and measure."""
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""

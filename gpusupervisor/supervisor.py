@@ -34,7 +34,11 @@ from gpusupervisor.health.checks import (
     check_helper,
     check_tenants,
 )
+from gpusupervisor.health.model_checks import check_models
 from gpusupervisor.health.summary import status_line
+from gpusupervisor.jobs import Work
+from gpusupervisor.model_keeper import ModelKeeper
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
@@ -89,6 +93,7 @@ class Supervisor:
         self._world = LiveWorld(observatory, http, self._situation_of)
         settings = configuration.settings
         self._arbiter = Arbiter(self._world, clock, announce, tasks.create_task, settings.reservation)
+        self._models = ModelKeeper(http, clock, self._world, self._arbiter, tasks.create_task)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -111,7 +116,10 @@ class Supervisor:
         automatic = self._automatic.on
         assessments = self._arbiter.act(situation, assess(situation), automatic=automatic)
         self._seen, self._situation = seen, situation
-        return self._state(seen, situation, assessments)
+        state = self._state(seen, situation, assessments)
+        if automatic:
+            self._models.reload_spilled(seen, situation)
+        return state
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
@@ -160,6 +168,21 @@ class Supervisor:
             raise shortcoming(result)
         return result
 
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        """The work of having an engine load a model; see `Controller`."""
+        self._require_gpus(self._situation)
+        return self._models.load_work(engine, model, needs)
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        """Have an idle engine unload a model, and measure; see `Controller`."""
+        result = await self._models.unload_model(engine, model)
+        await self.shown()
+        return result
+
+    async def close(self) -> None:
+        """End what is under way in the background."""
+        await self._models.close()
+
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
         fresh = await asyncio.to_thread(self._load)
@@ -205,6 +228,7 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
+        engines = self._models.dress(self._observatory.engines(seen), seen, situation)
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
@@ -214,6 +238,7 @@ class Supervisor:
             check_helper(self._observatory.sight(), seen.census),
             *check_fans(controls),
             *check_drift(controls),
+            *check_models(engines),
         )
         automatic = self._automatic.on
         return State(
@@ -223,12 +248,13 @@ class Supervisor:
             definitions=seen.definitions,
             activities=seen.activities,
             assessments=assessments,
-            engines=self._observatory.engines(seen),
+            engines=engines,
             checks=checks,
             controls=controls,
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
+            cards=self._models.cards,
         )
 
     def _needs_driver(self) -> bool:

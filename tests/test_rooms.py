@@ -24,7 +24,17 @@ STOREYS = (
     {"models"},
     {"state", "controls", "health", "jobs"},
     {"autotune"},
-    {"bus", "privileged_client", "hardware_client", "control_answers", "observatory", "world", "supervisor", "daemon"},
+    {
+        "bus",
+        "privileged_client",
+        "hardware_client",
+        "control_answers",
+        "observatory",
+        "world",
+        "supervisor",
+        "model_keeper",
+        "daemon",
+    },
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""

@@ -61,6 +61,7 @@ def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
         unmanaged=tuple(_unmanaged(holder) for holder in account.unmanaged) if account else (),
         unattributed=account.unattributed if account else 0,
         attribution_problem=gpu.attribution_problem,
+        reserved=memory.reserved,
     )
 
 

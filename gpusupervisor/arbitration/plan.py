@@ -162,7 +162,13 @@ def _shortfall(situation: Situation, request: Request, beneficiary: TenantSituat
 
 def _fits(situation: Situation, request: Request, beneficiary: TenantSituation | None) -> bool:
     elsewhere = sum(size for uuid, size in beneficiary.holdings.items() if uuid != request.gpu) if beneficiary else 0
-    return request.need <= situation.gpus[request.gpu].total - situation.reserve + elsewhere
+    return request.need <= _most(situation, request.gpu) + elsewhere
+
+
+def _most(situation: Situation, uuid: str) -> int:
+    """Bytes that a GPU could offer with nobody on it."""
+    gpu = situation.gpus[uuid]
+    return gpu.total - gpu.reserved - situation.reserve
 
 
 def _choose(candidates: Sequence[TenantSituation], gpu: str, shortfall: int) -> tuple[list[TenantSituation], bool]:
@@ -199,7 +205,7 @@ def _summary(
     gpu = situation.gpus[request.gpu]
     missing = format_bytes(shortfall)
     if not fits:
-        most = format_bytes(gpu.total - situation.reserve)
+        most = format_bytes(_most(situation, request.gpu))
         need = format_bytes(request.need)
         return f"{need} {whom}can never fit on {gpu.name}: it offers {most} at most. Nothing is done."
     if sufficient and not steps:

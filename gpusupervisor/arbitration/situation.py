@@ -89,6 +89,8 @@ class GpuSituation:
     unmanaged: tuple[UnmanagedHolder, ...] = ()
     unattributed: int = 0
     attribution_problem: str = ""
+    reserved: int = 0
+    """Of `total`: what driver and firmware keep for themselves."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class ReleasePlan:
     need: int = 0
     """Bytes the beneficiary needs in total on the GPU; 0 when the plan serves no need (release, idle)."""
     fits: bool = True
-    """Whether the need could ever be met on this card (total, less the reserve)."""
+    """Whether the need could ever be met on this card (total, less what the driver and the reserve keep)."""
 
 
 StepOutcome = Literal["freed", "partial", "pending", "refused", "failed", "skipped"]

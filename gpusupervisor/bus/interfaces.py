@@ -72,11 +72,21 @@ TENANT = Interface(
 
 ENGINES = Interface(
     f"{BUS_NAME}.Engines",
-    methods=(method("List", outputs="engines:as"), method("Get", "engine:s", "properties:a{sv}")),
+    methods=(
+        method("List", outputs="engines:as"),
+        method("Get", "engine:s", "properties:a{sv}"),
+        method("Models", "engine:s", "models:aa{sv}"),
+        method("LoadModel", "engine:s model:s", "job:o"),
+        method("UnloadModel", "engine:s model:s", "result:a{sv}"),
+    ),
 )
 
 ENGINE = Interface(
     f"{BUS_NAME}.Engine",
+    methods=(
+        method("LoadModel", "model:s options:a{sv}", "job:o"),
+        method("UnloadModel", "model:s", "result:a{sv}"),
+    ),
     properties=(
         Property("Id", "s", "const"),
         Property("Engine", "s"),
@@ -84,6 +94,10 @@ ENGINE = Interface(
         Property("Reachable", "b"),
         Property("Version", "s"),
         Property("Detail", "s"),
+        Property("Models", "aa{sv}", "invalidates"),
+        Property("ModelsProblem", "s"),
+        Property("Capabilities", "as"),
+        Property("Limits", "as"),
     ),
 )
 
@@ -108,6 +122,8 @@ GPU = Interface(
         Property("TenantHoldings", "a{st}", gauge=True),
         Property("Reservations", "aa{sv}", "invalidates", gauge=True),
         Property("Plan", "s"),
+        Property("Ceiling", "t", gauge=True),
+        Property("FitSummary", "s"),
     ),
 )
 

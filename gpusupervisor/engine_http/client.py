@@ -9,7 +9,7 @@ from gpusupervisor import __version__
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.engine_http.address import connectable, is_local
 from gpusupervisor.engine_http.answer import Answer, BadAnswer, NotAllowed, TimedOut
-from gpusupervisor.engine_http.connection import Connection, Header
+from gpusupervisor.engine_http.connection import MAX_BODY, Connection, Header
 from gpusupervisor.foreign_text import harmless
 
 KEEP_ALIVE = 30.0
@@ -45,11 +45,13 @@ class EngineHttp:
         body: bytes | None = None,
         headers: Sequence[Header] = (),
         remote: bool = False,
+        largest: int = MAX_BODY,
     ) -> Answer:
         """Send one request and read the whole answer.
 
         path: begins with "/", query included, already encoded. timeout: microseconds for everything,
-        connecting included. remote: `base` may be another machine. Redirects are not followed.
+        connecting included. remote: `base` may be another machine. largest: bytes of a body that are read.
+        Redirects are not followed.
         Raises HttpError.
         """
         address = connectable(base)
@@ -62,7 +64,7 @@ class EngineHttp:
         origin = f"{parts.scheme}://{parts.netloc}"
         try:
             async with asyncio.timeout(timeout / MICROSECONDS):
-                return await self._ask(origin, verb, parts.path + path, all_headers, body or b"")
+                return await self._ask(origin, verb, parts.path + path, all_headers, body or b"", largest)
         except TimeoutError:
             raise TimedOut(f"did not answer {harmless(path, 60)} in time") from None
 
@@ -72,11 +74,13 @@ class EngineHttp:
         self._idle.clear()
         await asyncio.gather(*(connection.close() for connection in idle))
 
-    async def _ask(self, origin: str, verb: str, target: str, headers: Sequence[Header], body: bytes) -> Answer:
+    async def _ask(
+        self, origin: str, verb: str, target: str, headers: Sequence[Header], body: bytes, largest: int
+    ) -> Answer:
         kept = self._take(origin)
         if kept is not None:
             try:
-                return await self._exchange(origin, kept, verb, target, headers, body)
+                return await self._exchange(origin, kept, verb, target, headers, body, largest)
             except EOFError:
                 if verb != "GET":  # it may have been heard all the same
                     raise BadAnswer("closed the connection without an answer") from None
@@ -84,7 +88,7 @@ class EngineHttp:
         tls = parts.scheme == "https"
         fresh = await Connection.open(parts.hostname or "", parts.port or (443 if tls else 80), tls=tls)
         try:
-            return await self._exchange(origin, fresh, verb, target, headers, body)
+            return await self._exchange(origin, fresh, verb, target, headers, body, largest)
         except EOFError:
             raise BadAnswer("closed the connection without an answer") from None
 
@@ -96,10 +100,11 @@ class EngineHttp:
         target: str,
         headers: Sequence[Header],
         body: bytes,
+        largest: int,
     ) -> Answer:
         whole = False
         try:
-            answer = await connection.exchange(verb, target, headers, body)
+            answer = await connection.exchange(verb, target, headers, body, largest)
             whole = connection.reusable
         finally:
             if whole:

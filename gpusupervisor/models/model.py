@@ -1,9 +1,10 @@
 """One model of one engine."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-ModelState = Literal["loaded", "loading", "asleep", "not-loaded", "unknown"]
+from gpusupervisor.engines.model_apis.listing import ModelState
+
+__all__ = ["Model", "ModelState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,7 @@ class Model:
     """Part of it is in system memory for want of VRAM."""
     pinned: bool = False
     """Its user asked that it stays loaded."""
+    remote: bool = False
+    """It runs on another machine: it needs no VRAM here."""
+    failed: str = ""
+    """Why its last load failed, where the engine says so."""
