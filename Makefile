@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 # Distributions' Python: a service must not depend on one below somebody's home.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PYTEST_ARGS ?=
+# A folder with libraries that need not be in the venv when they are new enough there (packagers').
+SHARED_LIBRARIES ?=
 
 # --- Where things go -------------------------------------------------------------------------------------------
 # DESTDIR is prepended to every path and appears in no installed file.
@@ -42,7 +44,7 @@ installed_files := \
 	$(interfaces:%=$(dbusinterfacesdir)/%) \
 	$(polkitactionsdir)/org.gpusupervisor1.policy
 
-sources := pyproject.toml README.md $(shell find gpusupervisor -type f -not -path '*/__pycache__/*' 2>/dev/null)
+sources := pyproject.toml README.md $(shell find gpusupervisor dbus systemd polkit -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
 # --- For people ------------------------------------------------------------------------------------------------
 .PHONY: help
@@ -108,6 +110,29 @@ build/wheels/.stamp: $(sources)
 .PHONY: wheels
 wheels: build/wheels/.stamp ## what install needs, so that it can run without a network
 
+.PHONY: dist
+dist: build/wheels/.stamp ## wheel and sdist, in build/dist
+	@build/venv/bin/pip install $(pip_flags) hatchling
+	rm -rf build/dist
+	build/venv/bin/python -m hatchling build --directory build/dist >/dev/null
+	ls build/dist
+
+.PHONY: deb
+deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
+	@.ci/packages debhelper dpkg-dev fakeroot python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil sdnotify)
+	rm -rf build/deb
+	stage=build/deb/gpusupervisor
+	mkdir -p $$stage/build
+	tar -c --exclude='__pycache__' Makefile README.md LICENSE pyproject.toml gpusupervisor dbus systemd polkit | tar -x -C $$stage
+	cp -a .debian $$stage/debian
+	cp -a build/wheels build/venv $$stage/build/
+	touch $$stage/build/wheels/.stamp
+	cd $$stage
+	dpkg-buildpackage --no-sign --build=binary >../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
+	cd $(CURDIR)
+	rm -rf $$stage
+	echo "Built $$(echo build/deb/*.deb); next, as root: apt install ./$$(echo build/deb/*.deb)"
+
 # --- Installing ------------------------------------------------------------------------------------------------
 define substitute
 sed -e 's|@appdir@|$(appdir)|g' -e 's|@bindir@|$(bindir)|g' -e 's|@docdir@|$(docdir)|g'
@@ -121,6 +146,9 @@ live := [ -z '$(DESTDIR)' ] && [ -d /run/systemd/system ]
 install: build/wheels/.stamp ## the service, with units, bus policy and polkit actions
 	@umask 022
 	$(PYTHON) -m venv --without-pip --clear $(dest)
+	if [ -n '$(SHARED_LIBRARIES)' ]; then
+		echo '$(SHARED_LIBRARIES)' >"$$(echo $(dest)/lib/python3*/site-packages)/shared.pth"
+	fi
 	build/venv/bin/python -m pip --python $(dest)/bin/python install $(pip_flags) \
 		--no-index --find-links build/wheels --no-compile --no-warn-script-location gpusupervisor
 	# Only our programs stay, and nothing names the folder it was staged in.
@@ -129,6 +157,7 @@ install: build/wheels/.stamp ## the service, with units, bus policy and polkit a
 		sed -i -e '1s|^#!.*|#!$(appdir)/bin/python|' -e "2{/^'''exec'/d}" -e "3{/^' '''/d}" $$program
 	done
 	sed -i '/^command = /d' $(dest)/pyvenv.cfg
+	rm -rf $(dest)/share  # what the wheel carries for others is put in its places below
 	$(dest)/bin/python -m compileall -qq $(if $(DESTDIR),-s $(DESTDIR) -p /) $(dest)/lib
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(dbusservicesdir)
 	$(foreach c,$(commands),ln -sfn $(appdir)/bin/$(c) $(DESTDIR)$(bindir)/$(c);)

@@ -25,6 +25,7 @@ from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.hardware_client import HardwareClient
+from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.log import set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
@@ -41,6 +42,8 @@ EXIT_DRIVER_CHANGED = 75
 """EX_TEMPFAIL: the driver was upgraded under us; only a new process can load its new library."""
 HELPER_PATIENCE = 5.0
 """Seconds that the first look waits for the helper."""
+CLEANING_UP = 12.0
+"""Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
 
@@ -79,6 +82,7 @@ class Daemon:
         self._clock = SystemClock()
         self._notifier = Notifier(self._clock)
         self._bus: BusService | None = None
+        self._jobs = Jobs(self._clock, self._show_job)
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reload_asked = asyncio.Event()
         self._status = ""
@@ -128,7 +132,7 @@ class Daemon:
             lambda: parts.hardware.controls,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
-        bus = await BusService.start(where, supervisor, parts.hardware, __version__, self._clock, authority)
+        bus = await BusService.start(where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority)
         self._bus = bus
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         bus.publish(supervisor.before_first_tick())
@@ -142,13 +146,15 @@ class Daemon:
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
         )
         background = [tasks.create_task(work) for work in works]
-        code = await self._end
-        self._notifier.stopping()
-        for task in background:
-            task.cancel()
-        supervisor.abandon_plans()
-        await supervisor.close()
-        return code
+        try:
+            return await self._end
+        finally:  # also when one of the works has failed
+            self._notifier.stopping()
+            await self._jobs.close(CLEANING_UP)  # while all that they use still works
+            for task in background:
+                task.cancel()
+            supervisor.abandon_plans()
+            await supervisor.close()
 
     def _finish(self, code: int) -> None:
         if not self._end.done():
@@ -157,6 +163,10 @@ class Daemon:
     def _announce(self, event: Event) -> None:
         if self._bus is not None:
             self._bus.emit(event)
+
+    def _show_job(self, job: Job) -> None:
+        if self._bus is not None:
+            self._bus.show_job(job)
 
     async def _tick_for_ever(
         self, bus: BusService, supervisor: Supervisor, thread: NvmlThread, hardware: HardwareClient

@@ -9,13 +9,15 @@ from functools import partial
 from typing import Literal, Protocol
 
 from gpusupervisor.clock import Clock
-from gpusupervisor.errors import InvalidArgument, SupervisorError
+from gpusupervisor.errors import Busy, InvalidArgument, SupervisorError
 
 _LOG = logging.getLogger(__name__)
 
 JobState = Literal["running", "succeeded", "failed", "cancelled"]
 KEPT = 16
 """Ended jobs that can still be looked at."""
+MOST_RUNNING = 16
+"""Jobs at the same time; more would come from somebody who starts them by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class Job:
     kind: str
     """What is done, e.g. "autotune"."""
     started_at: int
+    target: str = ""
+    """What it works on: a GPU's UUID, an engine and its model."""
+    owner: int | None = None
+    """The uid of whoever had it started; None when gpusupervisor began by itself."""
     state: JobState = "running"
     progress: int = 0
     """Percent; 100 only when it succeeded."""
@@ -80,7 +86,10 @@ class Jobs:
     """The jobs of this process, for one event loop."""
 
     def __init__(self, clock: Clock, changed: Callable[[Job], None], kept: int = KEPT) -> None:
-        """changed: told every job that is new or has changed. kept: ended jobs that are remembered."""
+        """changed: told every job that is new or has changed; those forgotten for it are not in the list any more.
+
+        kept: ended jobs that are remembered, at least one.
+        """
         self._clock = clock
         self._changed = changed
         self._kept = kept
@@ -89,11 +98,16 @@ class Jobs:
         self._last_id = 0
         self._over: deque[int] = deque()
         """Those that ended, in that order."""
+        self._closed = False
 
-    def start(self, kind: str, work: Work) -> Job:
-        """Begin work in the background."""
+    def start(self, kind: str, work: Work, target: str = "", owner: int | None = None) -> Job:
+        """Begin work in the background. Raises Busy when very much runs already, SupervisorError at the end."""
+        if self._closed:
+            raise SupervisorError("gpusupervisor is stopping, so nothing new was begun")
+        if len(self._tasks) >= MOST_RUNNING:
+            raise Busy(f"{MOST_RUNNING} jobs are running: cancel one of them, or wait until one has ended")
         self._last_id += 1
-        job = Job(self._last_id, kind, self._clock.now())
+        job = Job(self._last_id, kind, self._clock.now(), target, owner)
         self._put(job)
         task = asyncio.ensure_future(_run(work, partial(self._report, job.id)))
         self._tasks[job.id] = task
@@ -111,20 +125,28 @@ class Jobs:
         except KeyError:
             raise InvalidArgument(f"There is no job {number}, or it ended long ago") from None
 
-    def cancel(self, number: int) -> None:
-        """Ask a job to end; it has ended when it says so. Raises InvalidArgument when it has already, or is unknown."""
+    def running(self, number: int) -> Job:
+        """One that has not ended; raises InvalidArgument when it has, or is unknown."""
         job = self.get(number)
         if job.state != "running":
-            raise InvalidArgument(f"Job {number} has {job.state} already")
-        self._tasks[number].cancel()
+            how = "was cancelled" if job.state == "cancelled" else f"has {job.state}"
+            raise InvalidArgument(f"Job {number} {how} already")
+        return job
 
-    async def close(self) -> None:
-        """Cancel what runs, and wait until it has cleaned up."""
+    def cancel(self, number: int) -> None:
+        """Ask a job to end; it has ended when it says so. Raises InvalidArgument when it has already, or is unknown."""
+        self._tasks[self.running(number).id].cancel()
+
+    async def close(self, patience: float | None = None) -> None:
+        """Begin nothing any more, cancel what runs, and wait until it has cleaned up, `patience` seconds at most."""
+        self._closed = True
         tasks = set(self._tasks.values())
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=patience)
+        for number in self._tasks:
+            _LOG.error("job %d (%s) has not cleaned up within %g s", number, self._jobs[number].kind, patience)
 
     def _report(self, number: int, progress: int, detail: str, result: object = None) -> None:
         if number in self._jobs:
@@ -142,10 +164,10 @@ class Jobs:
         else:
             _LOG.error("job %d (%s) failed by a mistake of our own", number, job.kind, exc_info=error)
             job = ended(job, "failed", now, "It failed by a mistake of gpusupervisor's own, which its log tells")
-        self._put(job)
         self._over.append(number)
         if len(self._over) > self._kept:
             del self._jobs[self._over.popleft()]
+        self._put(job)
 
     def _put(self, job: Job) -> None:
         if self._jobs.get(job.id) != job:

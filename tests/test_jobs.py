@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gpusupervisor.clock import SystemClock
-from gpusupervisor.errors import GpuUnavailable, InvalidArgument
-from gpusupervisor.jobs import Job, Jobs, Report, advanced, ended
+from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, SupervisorError
+from gpusupervisor.jobs import MOST_RUNNING, Job, Jobs, Report, advanced, ended
 
 
 class Seen:
@@ -127,6 +127,11 @@ async def test_what_has_ended_cannot_be_cancelled(seen: Seen) -> None:
     await seen.at_its_end(job)
     with pytest.raises(InvalidArgument, match="has succeeded already"):
         seen.jobs.cancel(job.id)
+    running = seen.jobs.start("autotune", for_ever)
+    seen.jobs.cancel(running.id)
+    await seen.at_its_end(running)
+    with pytest.raises(InvalidArgument, match="was cancelled already"):
+        seen.jobs.cancel(running.id)
     with pytest.raises(InvalidArgument, match="no job 77"):
         seen.jobs.cancel(77)
 
@@ -141,3 +146,58 @@ async def test_only_the_latest_of_those_that_ended_are_remembered() -> None:
         seen.jobs.get(2)
     await seen.jobs.close()
     assert [(job.id, job.state) for job in seen.jobs.list()] == [(running.id, "cancelled"), (5, "succeeded")]
+
+
+async def test_what_is_forgotten_for_a_job_that_ends_is_gone_when_its_end_is_told() -> None:
+    listed: list[list[int]] = []
+    jobs = Jobs(SystemClock(), lambda _job: listed.append([job.id for job in jobs.list()]), kept=1)
+    for _ in range(2):
+        jobs.start("autotune", nothing)
+        async with asyncio.timeout(5):
+            while any(job.state == "running" for job in jobs.list()):
+                await asyncio.sleep(0)
+    assert listed == [[1], [1], [1, 2], [2]]
+
+
+async def test_a_job_knows_what_it_works_on_and_for_whom(seen: Seen) -> None:
+    job = seen.jobs.start("autotune", for_ever, "GPU-1", 1000)
+    assert (job.target, job.owner) == ("GPU-1", 1000)
+    assert (await seen.at_its_end(seen.jobs.start("autotune", nothing))).owner is None
+
+
+async def test_very_many_at_once_are_refused_until_one_has_ended(seen: Seen) -> None:
+    for _ in range(MOST_RUNNING):
+        last = seen.jobs.start("autotune", for_ever)
+    with pytest.raises(Busy, match="cancel one of them"):
+        seen.jobs.start("autotune", nothing)
+    seen.jobs.cancel(last.id)
+    await seen.at_its_end(last)
+    assert seen.jobs.start("autotune", nothing).state == "running"
+
+
+async def test_at_the_end_nothing_is_begun_any_more(seen: Seen) -> None:
+    job = seen.jobs.start("autotune", for_ever)
+    await seen.jobs.close()
+    assert seen.jobs.get(job.id).state == "cancelled"
+    with pytest.raises(SupervisorError, match="is stopping"):
+        seen.jobs.start("autotune", nothing)
+
+
+async def test_a_job_that_does_not_clean_up_in_time_is_told_and_not_waited_for(
+    seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    cleaned = asyncio.Event()
+
+    async def work(report: Report) -> object:
+        try:
+            return await for_ever(report)
+        finally:
+            await cleaned.wait()
+
+    job = seen.jobs.start("autotune", work)
+    await asyncio.sleep(0)
+    await seen.jobs.close(patience=0.05)
+    assert seen.jobs.get(job.id).state == "running"
+    assert "job 1 (autotune) has not cleaned up within 0.05 s" in caplog.text
+    cleaned.set()
+    assert (await seen.at_its_end(job)).state == "cancelled"

@@ -1,5 +1,6 @@
 """Which settings a sweep tries."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,3 +45,11 @@ def sweep(power_limits: Sequence[int], offsets: Sequence[int] = ()) -> tuple[Poi
     limits = sorted(set(power_limits))
     moved: list[int | None] = [*sorted(set(offsets))] or [None]
     return tuple(Point(limit, offset) for offset in moved for limit in limits)
+
+
+def profile_document(point: Point) -> str:
+    """The point as a profile in JSON, which the helper tries or applies; what it does not name is left as it is."""
+    table: dict[str, object] = {"power-limit": f"{point.power_limit}mW"}
+    if point.offset is not None:
+        table["offsets"] = {"graphics": point.offset}
+    return json.dumps(table)

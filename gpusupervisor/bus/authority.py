@@ -32,6 +32,14 @@ class Authority(Protocol):
         """Returns when the caller may; raises `DBusError` (AccessDenied, InteractiveAuthorizationRequired) if not."""
 
 
+async def known_user(bus: MessageBus, name: str) -> int:
+    """The uid of a caller. Raises AccessDenied when the bus cannot tell who calls."""
+    uid = await user_of(bus, name, PATIENCE)
+    if uid is None:
+        raise DBusError(ErrorType.ACCESS_DENIED, "The bus cannot tell who is calling, so nothing was done")
+    return uid
+
+
 class PolkitAuthority:
     """polkit decides; the superuser may always, also where no polkit runs."""
 
@@ -62,10 +70,7 @@ class PolkitAuthority:
 
     async def _is_root(self, name: str) -> bool:
         """Is the caller the superuser? Raises AccessDenied when the bus cannot tell who calls."""
-        uid = await user_of(self._bus, name, PATIENCE)
-        if uid is None:
-            raise DBusError(ErrorType.ACCESS_DENIED, "The bus cannot tell who is calling, so nothing was done")
-        return uid == 0
+        return await known_user(self._bus, name) == 0
 
     async def _check(self, call: Call, action: str, details: Mapping[str, str]) -> Message:
         """polkit's answer; cancels the question when the caller goes away or nobody answers in time."""

@@ -192,6 +192,33 @@ HEALTH = Interface(
     ),
 )
 
+JOBS = Interface(
+    f"{BUS_NAME}.Jobs",
+    methods=(
+        method("List", outputs="jobs:au"),
+        method("Get", "job:u", "properties:a{sv}"),
+        method("Cancel", "job:u"),
+    ),
+)
+
+JOB = Interface(
+    f"{BUS_NAME}.Job",
+    methods=(method("Cancel"),),
+    properties=(
+        Property("Id", "u", "const"),
+        Property("Kind", "s", "const"),
+        Property("Target", "s", "const"),
+        Property("StartedBy", "u", "const"),
+        Property("StartedAt", "t"),
+        Property("State", "s"),
+        Property("Progress", "u"),
+        Property("Detail", "s"),
+        Property("Result", "a{sv}", "invalidates"),
+        Property("EndedAt", "t"),
+    ),
+    signals=(signal("Finished", "state:s detail:s result:a{sv}"),),
+)
+
 INTROSPECTABLE = Interface("org.freedesktop.DBus.Introspectable", methods=(method("Introspect", outputs="xml_data:s"),))
 PEER = Interface(
     "org.freedesktop.DBus.Peer", methods=(method("Ping"), method("GetMachineId", outputs="machine_uuid:s"))

@@ -3,17 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 
-from dbus_fast import Variant
-
 from gpusupervisor.bus import names
 from gpusupervisor.bus.admission import Admission
-from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.interfaces import ENGINE, TENANT
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.plans import plan_details, result_details
-from gpusupervisor.bus.published import Values
+from gpusupervisor.bus.published import variants
 from gpusupervisor.bus.views import Realtime, engine_view, tenant_view
-from gpusupervisor.bus.wire import document, text, variant
+from gpusupervisor.bus.wire import document, text
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine, NoSuchTenant
 from gpusupervisor.state import Controller, State
@@ -92,7 +89,7 @@ class Methods:
     async def _get_tenant(self, _call: Call, tenant: str) -> list[object]:
         if tenant not in self._state().definitions:
             raise NoSuchTenant(f"No tenant is called {text(tenant)!r}; List names those there are")
-        return [_variants(TENANT, tenant_view(self._state(), tenant, self._realtime))]
+        return [variants(TENANT, tenant_view(self._state(), tenant, self._realtime))]
 
     async def _release(self, call: Call, tenant: str) -> list[object]:
         _check_identifier("tenant", tenant)
@@ -112,11 +109,7 @@ class Methods:
     async def _get_engine(self, _call: Call, engine: str) -> list[object]:
         if engine not in self._state().engines:
             raise NoSuchEngine(f"No engine is called {text(engine)!r}; List names those there are")
-        return [_variants(ENGINE, engine_view(self._state(), engine))]
-
-
-def _variants(interface: Interface, values: Values) -> dict[str, Variant]:
-    return {each.name: variant(each.signature, values[each.name]) for each in interface.properties}
+        return [variants(ENGINE, engine_view(self._state(), engine))]
 
 
 def _check_request(gpu: str, tenant: str, size: int) -> None:

@@ -8,6 +8,7 @@ TENANTS_PATH = f"{ROOT}/tenants"
 ENGINES_PATH = f"{ROOT}/engines"
 GPUS_PATH = f"{ROOT}/gpus"
 HEALTH_PATH = f"{ROOT}/health"
+JOBS_PATH = f"{ROOT}/jobs"
 HELPER_NAME = f"{BUS_NAME}.Helper"
 HELPER_PATH = f"{ROOT}/Helper"
 ERROR_PREFIX = f"{BUS_NAME}.Error."
@@ -21,6 +22,7 @@ ACTION_UNLOAD_MODEL = f"{BUS_NAME}.unload-model"
 ACTION_CONTROL_FANS = f"{BUS_NAME}.control-fans"
 ACTION_CONTROL_PROFILE = f"{BUS_NAME}.control-profile"
 ACTION_DETACH = f"{BUS_NAME}.detach"
+ACTION_CANCEL_JOB = f"{BUS_NAME}.cancel-job"
 
 _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
@@ -48,3 +50,8 @@ def engine_path(engine: str) -> str:
 def gpu_path(uuid: str) -> str:
     """The object of a GPU."""
     return f"{GPUS_PATH}/{escape(uuid)}"
+
+
+def job_path(number: int) -> str:
+    """The object of a job."""
+    return f"{JOBS_PATH}/{number}"

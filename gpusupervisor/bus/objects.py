@@ -119,9 +119,16 @@ class ObjectServer:
             self._flush_timer.cancel()
             self._flush_timer = None
         loop = asyncio.get_running_loop()
-        waits = [self._send_changes(path, each, loop.time()) for path, each in self._published()]
+        waits = [self._send_changes(path, each, loop.time(), SIGNAL_INTERVAL) for path, each in self._published()]
         if later := [wait for wait in waits if wait > 0]:
             self._flush_timer = loop.call_later(min(later), self._flush)
+
+    def flush_at_once(self, path: str) -> None:
+        """Send what is worth a signal of one object though it may be too soon: what is told next builds on it."""
+        now = asyncio.get_running_loop().time()
+        for binding in self._objects[path].values():
+            if binding.published:
+                self._send_changes(path, binding.published, now, 0)
 
     def _published(self) -> Iterable[tuple[str, PublishedProperties]]:
         for path, bindings in self._objects.items():
@@ -129,11 +136,11 @@ class ObjectServer:
                 if binding.published:
                     yield path, binding.published
 
-    def _send_changes(self, path: str, published: PublishedProperties, now: float) -> float:
+    def _send_changes(self, path: str, published: PublishedProperties, now: float, interval: float) -> float:
         """Seconds to wait until something can be sent; 0 when nothing is left to be said."""
         if not (changes := published.changes(self._band)):
             return 0
-        if (wait := published.sent_at + SIGNAL_INTERVAL - now) > 0:
+        if (wait := published.sent_at + interval - now) > 0:
             return wait
         body = [published.interface.name, changes.changed, changes.invalidated]
         self.emit(path, interfaces.PROPERTIES, "PropertiesChanged", body)

@@ -43,6 +43,11 @@ def _entry_moved(key: str, old: object, new: object, band: int) -> bool:
     return moved(old, new, band)
 
 
+def variants(interface: Interface, values: Mapping[str, object]) -> dict[str, Variant]:
+    """All properties of an interface, as `a{sv}`."""
+    return {each.name: variant(each.signature, values[each.name]) for each in interface.properties}
+
+
 class PublishedProperties:
     """Shown to readers at once; sent to listeners when it matters."""
 

@@ -11,7 +11,10 @@ from gpusupervisor.bus.authority import Authority, PolkitAuthority
 from gpusupervisor.bus.control_methods import ControlMethods
 from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.bus.declare import Interface
+from gpusupervisor.bus.job_methods import JobMethods
+from gpusupervisor.bus.job_views import finished_body, job_view
 from gpusupervisor.bus.methods import Methods
+from gpusupervisor.bus.model_methods import ModelMethods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
@@ -29,6 +32,7 @@ from gpusupervisor.bus.views import (
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
+from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.state import Controller, State
 
 Views = dict[Interface, Values]
@@ -44,6 +48,7 @@ class BusService:
         presence: Presence,
         controller: Controller,
         hardware: HardwareController,
+        jobs: Jobs,
         version: str,
         clock: Clock,
         authority: Authority,
@@ -54,6 +59,9 @@ class BusService:
         self._realtime = SteadyRealtime(clock)
         admission = Admission(authority)
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
+        self._jobs = jobs
+        self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
+        self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
         self._control_methods = ControlMethods(hardware, admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
@@ -64,13 +72,17 @@ class BusService:
         bus_address: str | None,
         controller: Controller,
         hardware: HardwareController,
+        jobs: Jobs,
         version: str,
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
     ) -> "BusService":
-        """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`."""
+        """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
+
+        jobs: whoever owns them tells of each change by `show_job`.
+        """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, hardware, version, clock, authority(presence.bus))
+        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus))
         try:
             await presence.own_name()
         except BaseException:
@@ -96,15 +108,29 @@ class BusService:
             {path: {interfaces.TENANT: tenant_view(state, id_, self._realtime)} for path, id_ in tenants.items()},
             lambda path: {interfaces.TENANT: self._methods.tenant(tenants[path])},
         )
-        engines = {names.engine_path(id_): {interfaces.ENGINE: engine_view(state, id_)} for id_ in state.engines}
-        self._show(names.ENGINES_PATH, engines)
+        engines = {names.engine_path(id_): id_ for id_ in state.engines}
+        self._show(
+            names.ENGINES_PATH,
+            {path: {interfaces.ENGINE: engine_view(state, id_)} for path, id_ in engines.items()},
+            lambda path: {interfaces.ENGINE: self._model_methods.engine(engines[path])},
+        )
         gpus = {names.gpu_path(gpu.identity.uuid): gpu for gpu in state.sample.gpus}
         self._show(
             names.GPUS_PATH,
             {path: self._gpu_views(state, gpu) for path, gpu in gpus.items()},
             lambda path: self._gpu_handlers(gpus[path].identity.uuid),
         )
+        self._show_jobs()
         server.flush(dead_band(state))
+
+    def show_job(self, job: Job) -> None:
+        """Show a job that is new or has changed; of its end listeners are told at once."""
+        self._show_jobs()
+        self._server.flush(dead_band(self._state))
+        if job.state != "running":
+            path = names.job_path(job.id)
+            self._server.flush_at_once(path)
+            self._server.emit(path, interfaces.JOB, "Finished", finished_body(job))
 
     def emit(self, event: Event) -> None:
         """Tell listeners of an event."""
@@ -134,8 +160,17 @@ class BusService:
         export = self._server.export
         export(names.ROOT, interfaces.MANAGER, self._methods.manager(), manager_view(self._state, self._version))
         export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
-        export(names.ENGINES_PATH, interfaces.ENGINES, self._methods.engines())
+        export(names.ENGINES_PATH, interfaces.ENGINES, {**self._methods.engines(), **self._model_methods.engines()})
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
+        export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
+
+    def _show_jobs(self) -> None:
+        jobs = {names.job_path(job.id): job for job in self._jobs.list()}
+        self._show(
+            names.JOBS_PATH,
+            {path: {interfaces.JOB: job_view(job, self._realtime)} for path, job in jobs.items()},
+            lambda path: {interfaces.JOB: self._job_methods.job(jobs[path].id)},
+        )
 
     def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
         uuid = gpu.identity.uuid

@@ -44,8 +44,10 @@ _CONVERTERS: Mapping[str, Callable[[Any], object]] = {
     "x": lambda value: min(max(value, -(2**63)), 2**63 - 1),
     "u": lambda value: min(max(value, 0), 2**32 - 1),
     "b": bool,
+    "d": float,
     "as": _texts,
     "a{st}": _sizes,
+    "a{sv}": dict,
     "aa{sv}": list,
 }
 

@@ -11,7 +11,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus import names
 from gpusupervisor.bus.service import BusService
 from tests.benchmarks.conftest import Report
-from tests.bus.builders import GIB, FakeClock, make_state
+from tests.bus.builders import GIB, FakeClock, make_state, no_jobs
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
@@ -33,7 +33,7 @@ class Face:
 
     async def _start(self) -> BusService:
         return await BusService.start(
-            self._address, FakeController(), FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+            self._address, FakeController(), FakeHardware(), no_jobs(), "1", FakeClock(), lambda _bus: FixedAuthority()
         )
 
     async def _connect(self) -> MessageBus:

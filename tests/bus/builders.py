@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from gpusupervisor.arbitration.situation import (
     Assessment,
@@ -15,8 +16,10 @@ from gpusupervisor.arbitration.situation import (
     StepResult,
     TenantSituation,
 )
+from gpusupervisor.cli.client import plain
 from gpusupervisor.controls import Ability, Controls, DriftVerdict, FanState, GpuControls, SettingResult
 from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuMemory, GpuSample, Sample
+from gpusupervisor.jobs import Jobs
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.state import Check, EngineStatus, State
 from gpusupervisor.tenants.activity.verdict import Activity, ActivityState
@@ -42,6 +45,16 @@ class FakeClock:
     def realtime(self, instant: int) -> int:
         self.jitter = (self.jitter + 7) % 50
         return EPOCH + instant + self.jitter
+
+
+def bare(value: object) -> Any:
+    """A D-Bus value without its variants."""
+    return plain(value)
+
+
+def no_jobs() -> Jobs:
+    """Jobs that nobody starts."""
+    return Jobs(FakeClock(), lambda _job: None)
 
 
 def identity(pid: int, executable: str) -> ProcessIdentity:

@@ -18,6 +18,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus import names
 from gpusupervisor.bus.authority import Authority
 from gpusupervisor.bus.service import BusService
+from gpusupervisor.jobs import Job, Jobs
 from tests.bus.builders import FakeClock
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
@@ -141,18 +142,36 @@ Starter = Callable[..., Awaitable[BusService]]
 
 
 @pytest.fixture
-async def start(shared_bus: PrivateBus, controller: FakeController, hardware: FakeHardware) -> AsyncIterator[Starter]:
+def started() -> list[BusService]:
+    """The services that were started."""
+    return []
+
+
+@pytest.fixture
+def jobs(started: list[BusService]) -> Jobs:
+    """The jobs that the service that was started last shows."""
+
+    def show(job: Job) -> None:
+        started[-1].show_job(job)
+
+    return Jobs(FakeClock(), show)
+
+
+@pytest.fixture
+async def start(
+    shared_bus: PrivateBus, controller: FakeController, hardware: FakeHardware, started: list[BusService], jobs: Jobs
+) -> AsyncIterator[Starter]:
     """Starts services that are stopped after the test."""
-    started: list[BusService] = []
 
     async def start_one(
         authority: Callable[[MessageBus], Authority] = lambda _bus: FixedAuthority(), bus: PrivateBus = shared_bus
     ) -> BusService:
-        service = await BusService.start(bus.address, controller, hardware, "1.2.3", FakeClock(), authority)
+        service = await BusService.start(bus.address, controller, hardware, jobs, "1.2.3", FakeClock(), authority)
         started.append(service)
         return service
 
     yield start_one
+    await jobs.close()
     for service in started:
         await service.stop()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.bus import names
+from gpusupervisor.jobs import Jobs, Report
 from tests.bus.builders import CARD, make_state
 from tests.bus.conftest import Client, PrivateBus, Starter
 
@@ -24,7 +25,13 @@ OBJECTS = {
     "Fans": names.gpu_path(CARD),
     "Profile": names.gpu_path(CARD),
     "Health": names.HEALTH_PATH,
+    "Jobs": names.JOBS_PATH,
+    "Job": names.job_path(1),
 }
+
+
+async def nothing(_report: Report) -> object:
+    return None
 
 
 Member = tuple[str, list[tuple[str, str]], list[tuple[str, list[tuple[str, str]]]]]
@@ -49,9 +56,10 @@ def test_every_interface_has_a_file() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-async def test_live_introspection_equals_the_file(path: Path, start: Starter, client: Client) -> None:
+async def test_live_introspection_equals_the_file(path: Path, start: Starter, client: Client, jobs: Jobs) -> None:
     service = await start()
     service.publish(make_state())
+    jobs.start("autotune", nothing)
     target = OBJECTS[path.stem.rpartition(".")[2]]
     reply = await client.call(target, "org.freedesktop.DBus.Introspectable", "Introspect")
     live = {node.attrib["name"]: node for node in ET.fromstring(reply.body[0]).iter("interface")}
@@ -75,9 +83,10 @@ def test_every_member_is_documented_right_before_it(path: Path) -> None:
             assert f"@{argument.attrib['name']}:" in text, (node.attrib["name"], argument.attrib["name"])
 
 
-async def test_busctl_shows_tree_and_annotations(start: Starter, shared_bus: PrivateBus) -> None:
+async def test_busctl_shows_tree_and_annotations(start: Starter, shared_bus: PrivateBus, jobs: Jobs) -> None:
     service = await start()
     service.publish(make_state())
+    jobs.start("autotune", nothing)
     tree = await shared_bus.run("busctl", f"--address={shared_bus.address}", "tree", "--list", names.BUS_NAME)
     assert set(OBJECTS.values()) <= set(tree.output.split())
     shown = await shared_bus.run(

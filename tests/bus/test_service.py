@@ -12,7 +12,7 @@ from gpusupervisor.bus import names
 from gpusupervisor.bus import objects as objects_module
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import BusService
-from tests.bus.builders import CARD, EPOCH, GIB, MIB, FakeClock, make_plan, make_result, make_state
+from tests.bus.builders import CARD, EPOCH, GIB, MIB, FakeClock, make_plan, make_result, make_state, no_jobs
 from tests.bus.conftest import PERMISSIVE, Client, PrivateBus, Starter
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
@@ -49,20 +49,26 @@ async def test_a_taken_name_is_a_clear_error(start: Starter, shared_bus: Private
     await start()
     with pytest.raises(BusUnavailable, match=r"org\.gpusupervisor1 is taken by another process"):
         await BusService.start(
-            shared_bus.address, FakeController(), FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+            shared_bus.address,
+            FakeController(),
+            FakeHardware(),
+            no_jobs(),
+            "1",
+            FakeClock(),
+            lambda _bus: FixedAuthority(),
         )
 
 
 async def test_no_bus_is_a_clear_error() -> None:
     with pytest.raises(BusUnavailable, match="Cannot connect to the system bus"):
-        await BusService.start(None, FakeController(), FakeHardware(), "1", FakeClock())
+        await BusService.start(None, FakeController(), FakeHardware(), no_jobs(), "1", FakeClock())
 
 
 async def test_a_name_that_the_policy_withholds_is_a_clear_error() -> None:
     bus = PrivateBus(PERMISSIVE.replace('<allow own="*"/>', '<deny own="*"/>'))
     try:
         with pytest.raises(BusUnavailable, match=r"org\.gpusupervisor1\.conf"):
-            await BusService.start(bus.address, FakeController(), FakeHardware(), "1", FakeClock())
+            await BusService.start(bus.address, FakeController(), FakeHardware(), no_jobs(), "1", FakeClock())
     finally:
         bus.stop()
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 
 from gpusupervisor.bus.service import BusService
-from tests.bus.builders import FakeClock
+from tests.bus.builders import FakeClock, no_jobs
 from tests.bus.conftest import PERMISSIVE, PrivateBus, Result
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
@@ -42,7 +42,9 @@ def authority() -> FixedAuthority:
 
 @pytest.fixture
 async def service(bus: PrivateBus, controller: FakeController, authority: FixedAuthority) -> AsyncIterator[BusService]:
-    one = await BusService.start(bus.address, controller, FakeHardware(), "1.2.3", FakeClock(), lambda _bus: authority)
+    one = await BusService.start(
+        bus.address, controller, FakeHardware(), no_jobs(), "1.2.3", FakeClock(), lambda _bus: authority
+    )
     yield one
     await one.stop()
 

@@ -12,7 +12,7 @@ from gpusupervisor.arbitration.situation import ReleasePlan
 from gpusupervisor.bus.service import BusService
 from gpusupervisor.errors import InvalidConfiguration
 from gpusupervisor.state import Check
-from tests.bus.builders import GIB, FakeClock, make_plan, make_result, make_state
+from tests.bus.builders import GIB, FakeClock, make_plan, make_result, make_state, no_jobs
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 from tests.cli.conftest import COMMAND, Run
@@ -156,7 +156,7 @@ async def test_a_bus_that_dies_during_a_call_ends_with_three_and_no_traceback(
     mortal_bus: PrivateBus, controller: FakeController
 ) -> None:
     service = await BusService.start(
-        mortal_bus.address, controller, FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+        mortal_bus.address, controller, FakeHardware(), no_jobs(), "1", FakeClock(), lambda _bus: FixedAuthority()
     )
     controller.gate.clear()
     waiting = await mortal_bus.spawn(*COMMAND, "release", "ollama")
@@ -243,7 +243,7 @@ async def test_monitor_shows_signals_as_they_come_and_ends_on_interrupt(bus: Pri
 
 async def test_monitor_ends_when_the_bus_does(mortal_bus: PrivateBus, controller: FakeController) -> None:
     service = await BusService.start(
-        mortal_bus.address, controller, FakeHardware(), "1", FakeClock(), lambda _bus: FixedAuthority()
+        mortal_bus.address, controller, FakeHardware(), no_jobs(), "1", FakeClock(), lambda _bus: FixedAuthority()
     )
     monitor = await mortal_bus.spawn(*COMMAND, "monitor")
     assert monitor.stdout is not None

@@ -76,6 +76,14 @@ def test_planning_needs_no_authorization(service: Machine) -> None:
     assert NEEDS_PASSWORD not in told.stderr
 
 
+def test_jobs_can_be_listed_by_anybody_and_none_is_cancelled_that_is_not_there(service: Machine) -> None:
+    jobs = (*GDBUS, f"--object-path={ROOT}/jobs")
+    listed = service.run(*jobs, f"--method={BUS_NAME}.Jobs.List", user="nobody")
+    assert listed.stdout.strip() == "(@au [],)"
+    refused = service.run(*jobs, f"--method={BUS_NAME}.Jobs.Cancel", "1", user="nobody", check=False)
+    assert f"{BUS_NAME}.Error.InvalidArgument" in error_of(refused)
+
+
 def test_no_property_can_be_set_from_outside(service: Machine) -> None:
     write = ("busctl", "set-property", BUS_NAME, ROOT, f"{BUS_NAME}.Manager", "Automatic", "b", "false")
     assert error_of(service.run(*write, user=USER, check=False))
@@ -84,7 +92,12 @@ def test_no_property_can_be_set_from_outside(service: Machine) -> None:
 
 def test_polkit_knows_the_actions_as_the_services_own(service: Machine) -> None:
     ours = [action for action in service.output("pkaction").splitlines() if action.startswith(f"{BUS_NAME}.")]
-    assert {f"{BUS_NAME}.make-room", f"{BUS_NAME}.release", f"{BUS_NAME}.set-automatic"} <= set(ours)
+    assert {
+        f"{BUS_NAME}.make-room",
+        f"{BUS_NAME}.release",
+        f"{BUS_NAME}.set-automatic",
+        f"{BUS_NAME}.cancel-job",
+    } <= set(ours)
     for action in ours:
         described = service.output("pkaction", "--verbose", f"--action-id={action}")
         assert "org.freedesktop.policykit.owner -> unix-user:gpusupervisor" in described
