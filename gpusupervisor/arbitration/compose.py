@@ -102,6 +102,7 @@ def _tenant(seen: Seen, releasing: frozenset[str], history: History, presence: T
         cooldown_reason=past.cooldown_reason,
         releases_left=definition.release_budget - past.releases_within_hour(seen.now),
         releasing=presence.id in releasing,
+        working_priority=definition.priority,
     )
 
 

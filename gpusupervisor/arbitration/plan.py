@@ -35,12 +35,16 @@ class Request:
     """Tenant id; empty: a person wants room for nobody in particular."""
     need: int
     """Bytes in total for the beneficiary (what it holds counts), or that shall be free."""
+    rank: int | None = None
+    """The priority on whose behalf others are asked, where it is not the beneficiary's of now."""
 
 
 def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePlan:
     """The plan that covers a need, or the insufficient one that names its blockers."""
     beneficiary = situation.tenants.get(request.beneficiary)
     rank = beneficiary.priority if beneficiary else ANYBODY
+    if request.rank is not None:
+        rank = request.rank
     candidates, blockers = _divide(situation, request.gpu, request.beneficiary, rank)
     shortfall = max(0, _shortfall(situation, request, beneficiary))
     chosen, sufficient = _choose(candidates, request.gpu, shortfall)
@@ -64,6 +68,7 @@ def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePl
         summary=_summary(situation, request, shortfall, plan_steps, blockers, sufficient, reclaimable, fits),
         made_at=situation.now,
         need=request.need,
+        rank=request.rank,
         fits=fits,
     )
 

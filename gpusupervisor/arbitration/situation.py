@@ -48,6 +48,8 @@ class TenantSituation:
     """Of its hourly budget."""
     releasing: bool = False
     """A release of it is under way or expected late."""
+    working_priority: int = 50
+    """Its `priority` while it works, whatever it does now: what counts for room in which it will work."""
 
     def floor(self, gpu: str) -> int:
         """Bytes it keeps on a GPU after a release."""
@@ -188,6 +190,8 @@ class ReleasePlan:
     made_at: int
     need: int = 0
     """Bytes the beneficiary needs in total on the GPU; 0 when the plan serves no need (release, idle)."""
+    rank: int | None = None
+    """On behalf of this priority, whatever the beneficiary's is now; None: of the beneficiary's."""
     fits: bool = True
     """Whether the need could ever be met on this card (total, less what the driver and the reserve keep)."""
 

@@ -96,8 +96,9 @@ def requests(situation: Situation, engine: str, gpu: str, model: Model, manners:
     needs = model.needs or 0
     held = sum(tenant.holdings.values())
     own = model.held or 0 if model.state == "loaded" else 0
-    beside = Request("make-room", gpu, engine, held - min(own, held) + needs)
-    instead = Request("make-room", gpu, engine, needs + min(held, tenant.floor(gpu)))
+    rank = tenant.working_priority  # it is idle now, and asks for room to work in
+    beside = Request("make-room", gpu, engine, held - min(own, held) + needs, rank)
+    instead = Request("make-room", gpu, engine, needs + min(held, tenant.floor(gpu)), rank)
     if manners.replaces:
         return (instead,)
     return (beside, instead) if manners.evicts and instead.need < beside.need else (beside,)

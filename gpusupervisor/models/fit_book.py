@@ -113,7 +113,14 @@ def _basis_of(situation: Situation) -> _Basis:
         words.append(tuple(kept))
         figures += (gpu.free, gpu.unattributed, *(holder.used or 0 for holder in gpu.unmanaged), *kept.values())
     for tenant in situation.tenants.values():
-        words += (tenant.id, tenant.priority, tenant.less_helps, tuple(tenant.holdings), tenant.unknown_on)
+        words += (
+            tenant.id,
+            tenant.priority,
+            tenant.working_priority,
+            tenant.less_helps,
+            tuple(tenant.holdings),
+            tenant.unknown_on,
+        )
         for gpu_id, held in tenant.holdings.items():
             against = objection(tenant, gpu_id, situation.now, ANYBODY)
             words.append(against.reason if against else "")

@@ -137,7 +137,7 @@ class Load:
             return
         if plan.steps:
             report(1, f"makes room: {', '.join(step.tenant for step in plan.steps)} will be asked")
-            request = Request("make-room", plan.gpu, self._engine, plan.need)
+            request = Request("make-room", plan.gpu, self._engine, plan.need, plan.rank)
             await self._loader.make_room(request)
         self._loader.keep_room(plan.gpu, self._engine, self._model.needs)
 
@@ -152,7 +152,8 @@ class Load:
             situation, self._engine, gpu, _needing(self._model, needs + needs // MORE), self._manners
         )
         reach = held + max(0, situation.available(gpu, self._engine)) + everything.reclaimable
-        request = Request("make-room", gpu, self._engine, min(everything.need, reach) if needs else reach)
+        need = min(everything.need, reach) if needs else reach
+        request = Request("make-room", gpu, self._engine, need, everything.rank)
         if request.need > held + situation.available(gpu, self._engine):
             try:
                 await self._loader.make_room(request)
