@@ -125,7 +125,6 @@ async def scene(stage: tuple[Station, Engine, Engine]) -> AsyncIterator[Scene]:
     yield scene
     await hang_up(observer)
     await asyncio.to_thread(daemon.terminate)
-    daemon.close()
 
 
 async def test_the_catalogue_says_what_there_is_and_what_fits(scene: Scene) -> None:
@@ -255,7 +254,7 @@ async def test_a_spilled_model_is_unloaded_when_idle_where_its_tenant_wants_that
     station.describe({"ollama": "reload-spilled = true\n" + OLLAMA.format(url=ollama.url)})
     try:
         await scene.observer.manager("Reload")
-        await scene.observer.release("comfyui")
+        await asyncio.to_thread(scene.comfyui.post, "/free", {"unload_models": True})
         await scene.sees_model(BIG, "unloaded for its next request", state="not-loaded")
     finally:
         station.describe({"ollama": OLLAMA.format(url=ollama.url)})

@@ -91,9 +91,10 @@ class Reading:
                 raise BadAnswer("wants a key or a password")
             if not answer.ok:
                 raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}")
-            if len(answer.body) > _PARSED_ASIDE:
-                return await asyncio.to_thread(answer.json)
-            return answer.json()
+            parsed = await asyncio.to_thread(answer.json) if len(answer.body) > _PARSED_ASIDE else answer.json()
+            if parsed is None:
+                raise BadAnswer(f"answered {harmless(path, 60)} with null")
+            return parsed
         except HttpError as error:
             self.note(what, f"its API {error}")
             return None
