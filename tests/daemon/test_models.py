@@ -124,7 +124,7 @@ async def scene(stage: tuple[Station, Engine, Engine]) -> AsyncIterator[Scene]:
     observer.signals.clear()
     yield scene
     await hang_up(observer)
-    await asyncio.to_thread(daemon.terminate)
+    await asyncio.to_thread(station.dismiss, daemon)
 
 
 async def test_the_catalogue_says_what_there_is_and_what_fits(scene: Scene) -> None:

@@ -18,6 +18,8 @@ LOADED = {
 }  # fmt: skip
 GGUF = "/srv/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
+ONE = {"data": [{"id": GGUF, "meta": {"n_ctx": 2048, "size": 96576768, "ftype": "Q4_1"}}], "object": "list"}
+
 
 def routed(name: str, **status: object) -> dict[str, object]:
     return {"id": name, "aliases": [], "object": "model", "status": {"args": ["llama-server"], **status}}
@@ -43,9 +45,9 @@ CASES: list[tuple[str, dict[str, object], tuple[Listed, ...]]] = [
      {"/api/tags": {"models": [{"name": "gpt:cloud", "remote_host": "https://ollama.com", "size": 384}]},
       "/api/ps": {"models": [LOADED]}},
      (Listed("gpt:cloud", "not-loaded", remote=True), Listed("smollm2:latest", "loaded", None, 210690374, 0))),
-    ("llama.cpp", {"/props": {"is_sleeping": False}, "/v1/models": {"data": [{"id": GGUF, "meta": {"size": 96576768}}]}},
+    ("llama.cpp", {"/props": {"is_sleeping": False}, "/v1/models": ONE},
      (Listed(GGUF, "loaded", 96576768),)),
-    ("llama.cpp", {"/props": {"is_sleeping": True}, "/v1/models": {"data": [{"id": GGUF, "meta": {"size": 96576768}}]}},
+    ("llama.cpp", {"/props": {"is_sleeping": True}, "/v1/models": ONE},
      (Listed(GGUF, "asleep", 96576768),)),
     ("llama.cpp", {"/props": {}, "/v1/models": {"data": [{"id": GGUF}]}}, (Listed(GGUF, "loaded"),)),  # an older one
     ("llama.cpp",
