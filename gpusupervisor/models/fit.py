@@ -105,14 +105,9 @@ def requests(situation: Situation, engine: str, gpu: str, model: Model, manners:
 
 
 def best_plan(situation: Situation, engine: str, gpu: str, model: Model, manners: Manners) -> ReleasePlan:
-    """The first plan that suffices; else the last, with who is in the way."""
-    plans = (make_plan(situation, request, "") for request in requests(situation, engine, gpu, model, manners))
-    plan = next(plans)
-    for other in plans:
-        if plan.sufficient:
-            break
-        plan = other
-    return plan
+    """The first plan for which nobody need be asked; else the first that suffices; else the last."""
+    plans = [make_plan(situation, request, "") for request in requests(situation, engine, gpu, model, manners)]
+    return min(plans, key=lambda plan: 0 if plan.sufficient and not plan.steps else 1 if plan.sufficient else 2)
 
 
 def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ceilings: Iterable[Ceiling]) -> Fit:

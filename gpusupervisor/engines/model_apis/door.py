@@ -94,10 +94,10 @@ class Reading:
             parsed = await asyncio.to_thread(answer.json) if len(answer.body) > _PARSED_ASIDE else answer.json()
             if parsed is None:
                 raise BadAnswer(f"answered {harmless(path, 60)} with null")
-            return parsed
         except HttpError as error:
             self.note(what, f"its API {error}")
             return None
+        return parsed
 
     def note(self, what: str, why: str) -> None:
         """Something is unknown."""
