@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -159,6 +160,18 @@ async def test_a_load_makes_room_first_and_is_measured(scene: Scene) -> None:
     )
     kept = await scene.observer.sees(names.gpu_path(CARD.uuid), "Gpu", "nothing kept", Reservations=lambda r: not r)
     assert kept["Plan"] == ""
+
+
+async def test_the_command_line_follows_a_load_to_its_end(scene: Scene) -> None:
+    command = (sys.executable, "-m", "gpusupervisor.cli.main")
+    done = await scene.station.bus.run(*command, "load", "ollama", SMALL)
+    assert done.status == 0, done.errors
+    assert "loaded: 3.0 GiB of VRAM in " in done.output
+    assert " of about 3.6 GiB are loaded" in done.output
+    await scene.fail_loads(2)
+    failed = await scene.station.bus.run(*command, "load", "ollama", BIG)
+    assert failed.status == 1
+    assert "out of memory twice" in failed.errors
 
 
 async def test_an_unload_is_measured(scene: Scene) -> None:
