@@ -124,6 +124,24 @@ class FanWish:
     options: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class TuningWish:
+    """The sweep that somebody wants of a GPU's power limit."""
+
+    engine: str
+    """The id of the engine that works meanwhile."""
+    model: str = ""
+    """What it runs, where it has several."""
+    steps: int = 8
+    """Power limits that are tried."""
+    tokens: int = 256
+    """Of one run."""
+    tolerance: int = 5
+    """Percent of the best throughput that may be given up."""
+    offsets: tuple[int, ...] = ()
+    """MHz of the graphics clock, each tried with every power limit; none leaves it as it is."""
+
+
 class HardwareController(Protocol):
     """What the bus may ask to be done to a GPU. gpu: UUID. Every method raises SupervisorErrors only."""
 

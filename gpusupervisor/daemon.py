@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -14,6 +13,8 @@ from pathlib import Path
 from gpusupervisor import __version__
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.run import Rules
+from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import AuthorityFactory, BusService
@@ -26,7 +27,16 @@ from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.hardware_client import HardwareClient
 from gpusupervisor.jobs import Job, Jobs
-from gpusupervisor.log import set_up_logging
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.health import DriverUpgraded
+from gpusupervisor.journal.messages.service import (
+    BusLost,
+    BusUnreachable,
+    ConfigurationProblem,
+    ServiceReady,
+    ServiceStopping,
+)
+from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.privileged_client import PrivilegedClient
@@ -36,6 +46,7 @@ from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
+from gpusupervisor.unit_client import UnitClient
 
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75
@@ -46,8 +57,6 @@ CLEANING_UP = 12.0
 """Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,8 @@ class Surroundings:
     state_directory: Path | None = None
     sysfs_root: Path = SYSFS_PCI_DEVICES
     authority: AuthorityFactory = field(default=PolkitAuthority)
+    sweeps: Rules = field(default_factory=Rules)
+    """How sweeps are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,7 @@ class _Parts:
     http: EngineHttp
     hardware: HardwareClient
     hidden: PrivilegedClient
+    units: UnitClient
     observatory: Observatory
 
 
@@ -94,7 +106,7 @@ class Daemon:
             loop.add_signal_handler(number, self._finish, 0)
         configuration = await asyncio.to_thread(self._load)
         for problem in configuration.problems:
-            _LOG.error("configuration: %s", problem)
+            write(ConfigurationProblem(problem))
         parts = self._assemble(configuration)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -114,21 +126,24 @@ class Daemon:
             sysfs_root=self._surroundings.sysfs_root,
             given_away=lambda: hardware.given_away,
         )
-        hidden = PrivilegedClient(self._clock)
-        observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
-        return _Parts(thread, http, hardware, hidden, observatory)
+        hidden, units = PrivilegedClient(self._clock), UnitClient()
+        processes = ProcessReader(privileged=hidden)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units.declared)
+        return _Parts(thread, http, hardware, hidden, units, observatory)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
+        switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
         supervisor = Supervisor(
             configuration,
             self._load,
             parts.observatory,
             parts.http,
             self._clock,
-            AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic),
+            switch,
             self._announce,
             tasks,
+            Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
@@ -137,18 +152,20 @@ class Daemon:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         bus.publish(supervisor.before_first_tick())
         self._notifier.ready()
-        _LOG.info("gpusupervisor %s is ready", __version__)
+        write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
         works = (
             parts.hardware.follow_for_ever(bus.connection, bus.emit_control, supervisor.shown),
             self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
-            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
+            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
+            parts.units.follow_for_ever(bus.connection),
         )
         background = [tasks.create_task(work) for work in works]
         try:
             return await self._end
         finally:  # also when one of the works has failed
+            write(ServiceStopping(__version__))
             self._notifier.stopping()
             await self._jobs.close(CLEANING_UP)  # while all that they use still works
             for task in background:
@@ -186,12 +203,12 @@ class Daemon:
                 self._notifier.alive()
             driver_answered |= state.sample.driver.state == "ok"
             if driver_answered and state.sample.driver.state == "mismatch":
-                _LOG.error("the driver was upgraded: starting anew to load its library")
+                write(DriverUpgraded())
                 self._finish(EXIT_DRIVER_CHANGED)
             await supervisor.pause()
 
     async def _notice_loss_of(self, bus: BusService) -> None:
-        _LOG.error("%s: nobody can be served any more", await bus.wait_lost())
+        write(BusLost(await bus.wait_lost()))
         self._finish(EXIT_BUS_LOST)
 
     async def _reload_when_asked(self, supervisor: Supervisor) -> None:
@@ -221,7 +238,7 @@ async def serve(surroundings: Surroundings) -> int:
         unavailable, rest = group.split(BusUnavailable)
         if rest is not None or unavailable is None:
             raise
-        _LOG.critical("%s", unavailable.exceptions[0])
+        write(BusUnreachable(str(unavailable.exceptions[0])))
         return EXIT_BUS_LOST
 
 
@@ -232,7 +249,7 @@ def main() -> None:
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.parse_args()
-    set_up_logging()
+    set_up_logging(SUPERVISOR)
     state_directory = os.environ.get("STATE_DIRECTORY")
     surroundings = Surroundings(state_directory=Path(state_directory) if state_directory else None)
     sys.exit(asyncio.run(serve(surroundings)))

@@ -19,6 +19,12 @@ class NoSuchEngine(SupervisorError):  # noqa: N818
     code = "NoSuchEngine"
 
 
+class EngineUnreachable(SupervisorError):  # noqa: N818
+    """The engine is not running, or does not answer."""
+
+    code = "EngineUnreachable"
+
+
 class NoSuchGpu(SupervisorError):  # noqa: N818
     """No GPU has that UUID, or none is named and there is not exactly one."""
 
@@ -89,12 +95,6 @@ class NoSuchModel(SupervisorError):  # noqa: N818
     """The engine lists no model of that name."""
 
     code = "NoSuchModel"
-
-
-class EngineUnreachable(SupervisorError):  # noqa: N818
-    """The engine does not answer."""
-
-    code = "EngineUnreachable"
 
 
 class LoadFailed(SupervisorError):  # noqa: N818

@@ -5,8 +5,8 @@ asked only while it runs, and started only for what a caller wants. Whoever stop
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from dbus_fast import Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
@@ -44,10 +44,8 @@ EVENTS = {
 Announce = Callable[[str, str, Sequence[object]], None]
 """Takes a GPU's UUID, the helper's signal, and the rest of its body."""
 Shown = Callable[[], Awaitable[None]]
-
-_LOG = logging.getLogger(__name__)
 _ERRORS: Mapping[str, type[SupervisorError]] = {
-    f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__()
+    f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__() if "code" in vars(error)
 }
 
 
@@ -64,6 +62,7 @@ class HardwareClient:
         self._bus: MessageBus | None = None
         self._shown: Shown | None = None
         self._owner = ""
+        self._held: dict[str, str] = {}
         self._wanted = asyncio.Event()
         self._asking = asyncio.Lock()
 
@@ -102,43 +101,64 @@ class HardwareClient:
             self.answered.set()
             bus.remove_message_handler(take)
 
+    def require_free(self, gpu: str) -> None:
+        """Raises Busy while a GPU is held."""
+        if gpu in self._held:
+            raise Busy(f"{self._held[gpu][:1].upper()}{self._held[gpu][1:]}")
+
+    @contextmanager
+    def hold(self, gpu: str, why: str) -> Iterator[None]:
+        """Nothing of a GPU is set meanwhile but by `call`. why: a sentence for those refused. Raises Busy."""
+        self.require_free(gpu)
+        self._held[gpu] = why
+        try:
+            yield
+        finally:
+            del self._held[gpu]
+
+    async def show(self) -> None:
+        """Ask the helper how things are, and wait until that is published. Never raises."""
+        await self._refresh(start_helper=True)
+        if self._shown is not None:
+            await self._shown()
+
     async def set_fan(self, gpu: str, fan: int, wish: FanWish) -> None:
         """See `HardwareController`."""
         options = {name: Variant(OPTION_TYPES[name], value) for name, value in wish.options.items()}
         body = [gpu, fan, wish.mode, wish.percent, [list(point) for point in wish.points], options]
-        await self._do("SetFan", "susua(uu)a{sv}", body)
+        await self._do(gpu, "SetFan", "susua(uu)a{sv}", body)
 
     async def try_profile(self, gpu: str, document: str, within: int) -> tuple[SettingResult, ...]:
         """See `HardwareController`."""
-        return parse_results(await self._do("TryProfile", "sst", [gpu, document, within], "aa{sv}"))
+        return parse_results(await self._do(gpu, "TryProfile", "sst", [gpu, document, within], "aa{sv}"))
 
     async def confirm(self, gpu: str) -> None:
         """See `HardwareController`."""
-        await self._do("Confirm", "s", [gpu])
+        await self._do(gpu, "Confirm", "s", [gpu])
 
     async def revert(self, gpu: str) -> tuple[SettingResult, ...]:
         """See `HardwareController`."""
-        return parse_results(await self._do("Revert", "s", [gpu], "aa{sv}"))
+        return parse_results(await self._do(gpu, "Revert", "s", [gpu], "aa{sv}"))
 
     async def apply_profile(self, gpu: str, document: str) -> tuple[SettingResult, ...]:
         """See `HardwareController`."""
-        return parse_results(await self._do("ApplyProfile", "ss", [gpu, document], "aa{sv}"))
+        return parse_results(await self._do(gpu, "ApplyProfile", "ss", [gpu, document], "aa{sv}"))
 
     async def reset_profile(self, gpu: str) -> tuple[SettingResult, ...]:
         """See `HardwareController`."""
-        return parse_results(await self._do("ResetProfile", "s", [gpu], "aa{sv}"))
+        return parse_results(await self._do(gpu, "ResetProfile", "s", [gpu], "aa{sv}"))
 
     async def check_drift(self, gpu: str) -> tuple[DriftVerdict, ...]:
         """See `HardwareController`."""
-        return parse_verdicts(await self._do("CheckDrift", "s", [gpu], "aa{sv}"))
+        return parse_verdicts(await self._do(gpu, "CheckDrift", "s", [gpu], "aa{sv}"))
 
     async def detach(self, gpu: str) -> None:
         """See `HardwareController`."""
-        await self._do("Detach", "s", [gpu])
+        await self._do(gpu, "Detach", "s", [gpu])
 
     async def attach(self, gpu: str) -> None:
         """See `HardwareController`."""
-        await self._do("Attach", "s", [gpu])
+        await self._do(gpu, "Attach", "s", [gpu])
 
     @property
     def _is_failing(self) -> bool:
@@ -159,23 +179,20 @@ class HardwareClient:
                 announce(message.body[0], message.member, message.body[1:])
 
     async def _do(
-        self, member: str, signature: str, body: list[object], answer: str = ""
+        self, gpu: str, member: str, signature: str, body: list[object], answer: str = ""
     ) -> list[Mapping[str, Variant]]:
         """Have something done, and what came of it shown before the caller is answered."""
-        reply = await self._call(member, signature, body, answer)
-        await self._refresh(start_helper=True)
-        if self._shown is not None:
-            await self._shown()
+        self.require_free(gpu)
+        reply = await self.call(member, signature, body, answer)
+        await self.show()
         return list(reply.body[0]) if answer else []
 
     async def _refresh(self, *, start_helper: bool) -> None:
         """Ask for the state; one question at a time, or the older answer might be taken for the newer. Never raises."""
         async with self._asking:
             try:
-                reply = await self._call("State", "", [], "a{sa{sv}}", start_helper=start_helper)
+                reply = await self.call("State", "", [], "a{sa{sv}}", start_helper=start_helper)
             except SupervisorError as error:
-                if str(error) != self.controls.problem:
-                    _LOG.warning("what is controlled is not known: %s", error)
                 self.controls = Controls(self.controls.gpus, str(error))
                 return
             self._owner = reply.sender or ""
@@ -184,7 +201,7 @@ class HardwareClient:
                 uuid: gpu.identity for uuid, gpu in self.controls.gpus.items() if gpu.condition == "given-away"
             }
 
-    async def _call(
+    async def call(
         self, member: str, signature: str, body: list[object], answer: str, *, start_helper: bool = True
     ) -> Message:
         """The reply. Raises the helper's error as ours, GpuUnavailable when there is no helper that answers."""

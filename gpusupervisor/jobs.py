@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 
 from gpusupervisor.clock import Clock
 from gpusupervisor.errors import Busy, InvalidArgument, SupervisorError
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import Defect, JobEnded, JobFailed, JobStarted
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,6 +111,7 @@ class Jobs:
         self._last_id += 1
         job = Job(self._last_id, kind, self._clock.now(), target, owner)
         self._put(job)
+        write(JobStarted(job.id, kind, target))
         task = asyncio.ensure_future(_run(work, partial(self._report, job.id)))
         self._tasks[job.id] = task
         task.add_done_callback(partial(self._end, job.id))
@@ -162,8 +165,9 @@ class Jobs:
         elif isinstance(error, SupervisorError):
             job = ended(job, "failed", now, str(error))
         else:
-            _LOG.error("job %d (%s) failed by a mistake of our own", number, job.kind, exc_info=error)
+            write(Defect(f"job {number} ({job.kind})"), error=error)
             job = ended(job, "failed", now, "It failed by a mistake of gpusupervisor's own, which its log tells")
+        _tell_end(job, now - job.started_at)
         self._over.append(number)
         if len(self._over) > self._kept:
             del self._jobs[self._over.popleft()]
@@ -173,6 +177,13 @@ class Jobs:
         if self._jobs.get(job.id) != job:
             self._jobs[job.id] = job
             self._changed(job)
+
+
+def _tell_end(job: Job, lasted: int) -> None:
+    if job.state == "failed":
+        write(JobFailed(job.id, job.kind, job.target, lasted, job.detail))
+    else:
+        write(JobEnded(job.id, job.kind, job.target, job.state, lasted))
 
 
 async def _run(work: Work, report: Report) -> object:

@@ -73,8 +73,6 @@ class ModelKeeper:
         self._situation: Situation | None = None
         self._held: dict[str, Mapping[str, int]] = {}
         """By engine: what it held on each GPU when it was measured last."""
-        self._at_work: set[str] = set()
-        """Engines that load or unload a model now."""
         self._reloaded: dict[str, dict[str, int]] = {}
         """By engine: when a spilled model of it was last unloaded, by name."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,7 +95,7 @@ class ModelKeeper:
     def reload_spilled(self, seen: Seen, situation: Situation) -> None:
         """Unload idle models that spilled and would fit whole now, where their tenant wants that."""
         for engine, status in self._engines.items():
-            if not seen.definitions[engine].reload_spilled or engine in self._at_work or not status.reachable:
+            if not seen.definitions[engine].reload_spilled or not status.reachable:
                 continue
             tried = self._reloaded.setdefault(engine, {})
             for model in to_reload(situation, engine, self._catalogue.of(engine).models, tried)[:1]:
@@ -123,32 +121,26 @@ class ModelKeeper:
             raise GpuUnavailable("The driver has not answered yet: try again in a second.")
         manners = self._manners(engine)
         require_ready(self._situation, engine, manners)
+        if self._situation.tenants[engine].used_by:
+            raise Busy(f"{engine} is in use: {self._situation.tenants[engine].used_by}.")
         room_for(self._situation, engine, model, manners)
-        self._refuse_at_work(engine)
 
         async def work(report: Report) -> LoadResult:
-            self._refuse_at_work(engine)
-            self._at_work.add(engine)
-            try:
+            with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
                     report(1, "unloads it first: part of it is in system memory")
                     await unload(engine, model, self, self._clock)
-                return await Load(engine, model, manners, self, self._clock).run(report)
-            finally:
-                self._at_work.discard(engine)
-                await self._catalogue.look(engine)
+                result = await Load(engine, model, manners, self, self._clock).run(report)
+            await self._catalogue.look(engine)  # with what was learned of its need
+            return result
 
         return work
 
     async def unload_model(self, engine: str, name: str) -> UnloadResult:
         """See `state.Controller`."""
         model = self._require(engine, name, "unload")
-        self._refuse_at_work(engine)
-        self._at_work.add(engine)
-        try:
+        with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being unloaded"):
             return await unload(engine, model, self, self._clock)
-        finally:
-            self._at_work.discard(engine)
 
     # The world of loads and unloads
 
@@ -242,10 +234,6 @@ class ModelKeeper:
             raise NotSupported(f"{harmless(name, 60)} runs on another machine: there is nothing to {ability} here.")
         return model
 
-    def _refuse_at_work(self, engine: str) -> None:
-        if engine in self._at_work:
-            raise Busy(f"{engine} loads or unloads a model already: try again when that has ended.")
-
     async def _reload(self, engine: str, model: Model) -> None:
         try:
             result = await self.unload_model(engine, model.name)
@@ -261,4 +249,5 @@ def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
     if activity is not None:
         # Where no VRAM is held, none moves when a model comes or goes: what the probe says must do.
         signs = (activity.need, activity.pinned, "" if holdings else activity.reason)
-    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs)
+    headers = presence.headers if presence else ()
+    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers)

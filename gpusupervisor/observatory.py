@@ -4,37 +4,57 @@ The first half of the way of the data; it decides nothing.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
+from gpusupervisor.configuration.document import Problem
 from gpusupervisor.engine_http import EngineHttp, is_local
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.tracker import ActivityTracker
 from gpusupervisor.tenants.catalog import Catalog
-from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.census import Census, TenantPresence
+from gpusupervisor.tenants.declared import VARIABLES, Variables, tempered, with_declarations
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.take_census import take_census
 
 _ANSWERED = ("idle", "busy", "stuck")
 
+Declarations = Callable[[frozenset[str]], Mapping[str, Variables]]
+"""Tells, of the system units seen right now and earlier, what they declare; the same mapping until that changes."""
+
+
+def _nothing_declared(present: frozenset[str]) -> Mapping[str, Variables]:
+    return {}
+
 
 class Observatory:
     """Looks at GPUs, processes and engines."""
 
     def __init__(
-        self, monitor: GpuMonitor, processes: ProcessReader, http: EngineHttp, catalog: Catalog, clock: Clock
+        self,
+        monitor: GpuMonitor,
+        processes: ProcessReader,
+        http: EngineHttp,
+        catalog: Catalog,
+        clock: Clock,
+        declarations: Declarations = _nothing_declared,
     ) -> None:
+        self._declarations = declarations
+        self._units: Mapping[str, Variables] = {}
+        self._users_problems: dict[str, tuple[Problem, ...]] = {}
+        """By tenant: what is wrong with what users' units say."""
         self.use(catalog)
         self._monitor = monitor
         self._processes = processes
@@ -43,20 +63,28 @@ class Observatory:
         self._clock = clock
 
     def use(self, catalog: Catalog) -> None:
-        """Recognise by another catalog from now on."""
-        self.catalog = catalog
+        """Recognise by another catalog from now on, with what units declare laid over it."""
+        declared = with_declarations(catalog, self._units)
+        self._configured, self.catalog = catalog, declared.catalog
+        self._units_problems = declared.problems
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
         self._wants_utilization = any(
             probe.kind == "sm-utilization"
-            for definition in catalog.definitions.values()
+            for definition in self.catalog.definitions.values()
             if definition.activity
             for probe in definition.activity.probes
         )
 
-    def host_variables(self) -> frozenset[str]:
-        """Environment variables by which tenants say where they listen."""
-        endpoints = (definition.endpoint for definition in self.catalog.definitions.values())
-        return frozenset(endpoint.host_variable for endpoint in endpoints if endpoint and endpoint.host_variable)
+    def variables(self) -> frozenset[str]:
+        """Environment variables by which processes say where they listen, and users' units what they are."""
+        endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
+        named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
+        return VARIABLES.union(named)
+
+    def declaration_problems(self) -> tuple[str, ...]:
+        """What is wrong with what units declare."""
+        users = (problem for problems in self._users_problems.values() for problem in problems)
+        return tuple(str(problem) for problem in (*self._units_problems, *users))
 
     def sight(self) -> Sight:
         """How well is seen what /proc hides of other users' processes."""
@@ -125,14 +153,35 @@ class Observatory:
     async def _census(self, sample: Sample) -> Census:
         pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
         identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
+        self._heed_declarations(_system_services(identities[pid] for pid in pids & identities.keys()))
         return take_census(sample, identities, self.catalog, self._recognizer)
 
     def _seen(self, sample: Sample, census: Census) -> Seen:
-        definitions = {tenant: self._definition(tenant) for tenant in census.tenants}
+        self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
+        definitions = {presence.id: self._definition(presence) for presence in census.tenants.values()}
         remote = frozenset(t.id for t in census.tenants.values() if t.endpoint and not is_local(t.endpoint))
         return Seen(self._clock.now(), sample, census, {}, definitions, remote)
 
-    def _definition(self, tenant: str) -> TenantDefinition:
+    def _heed_declarations(self, present: frozenset[str]) -> None:
+        units = self._declarations(present)
+        if units is not self._units:
+            self._units = units
+            self.use(self._configured)
+
+    def _definition(self, presence: TenantPresence) -> TenantDefinition:
         """A tenant whose file has errors is asked for nothing: what was meant may be that it must not be."""
-        definition = self.catalog.resolve(tenant)
-        return replace(definition, protected=True) if tenant in self._broken else definition
+        definition, problems = tempered(self.catalog.resolve(presence.id), presence)
+        if problems:
+            self._users_problems[presence.id] = tuple(problems)
+        else:
+            self._users_problems.pop(presence.id, None)
+        return replace(definition, protected=True) if presence.id in self._broken else definition
+
+
+def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
+    """The services of the system's own manager that the processes are in."""
+    return frozenset(
+        each.unit
+        for each in identities
+        if each.unit.endswith(".service") and not each.user_unit and not each.unit.startswith("user@")
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
-from gpusupervisor.controls import Controls
+from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.jobs import Work
@@ -91,6 +91,9 @@ class Controller(Protocol):
 
     async def make_room(self, gpu: str, tenant: str, size: int) -> PlanResult:
         """Plan and execute; raises Blocked or WontFit when no plan suffices."""
+
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        """The work of a job that sweeps the power limit of a GPU (UUID); raises when that cannot be done now."""
 
     async def release(self, tenant: str) -> PlanResult:
         """Ask one tenant for all it can give back on every GPU."""

@@ -1,9 +1,9 @@
 """The supervisor: composes the rooms, owns the tick, and is what the bus calls."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gpusupervisor.arbitration.arbiter import Arbiter
 from gpusupervisor.arbitration.assess import assess
@@ -13,8 +13,11 @@ from gpusupervisor.arbitration.plan import make_plan
 from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.admission import require_engine
+from gpusupervisor.autotuner import Autotuner
+from gpusupervisor.chronicle import Chronicle
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.controls import Controls
+from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import (
     Blocked,
@@ -27,6 +30,7 @@ from gpusupervisor.errors import (
 )
 from gpusupervisor.health.checks import (
     check_configuration,
+    check_declarations,
     check_drift,
     check_driver,
     check_fans,
@@ -37,6 +41,8 @@ from gpusupervisor.health.checks import (
 from gpusupervisor.health.model_checks import check_models
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
 from gpusupervisor.model_keeper import ModelKeeper
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.observatory import Observatory
@@ -50,8 +56,6 @@ SETTLING = 5 * MICROSECONDS
 
 SHOWN_WITHIN = 2.0
 """Seconds that a caller is kept waiting for what it changed to be seen; longer only when the driver hangs."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Supervisor:
         automatic: AutomaticSwitch,
         announce: Callable[[Event], None],
         tasks: asyncio.TaskGroup,
+        autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
@@ -87,12 +92,15 @@ class Supervisor:
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
         self._automatic = automatic
         self._world = LiveWorld(observatory, http, self._situation_of)
         settings = configuration.settings
-        self._arbiter = Arbiter(self._world, clock, announce, tasks.create_task, settings.reservation)
+        self._announce = announce
+        self._chronicle = Chronicle()
+        self._arbiter = Arbiter(self._world, clock, self._happened, tasks.create_task, settings.reservation)
         self._models = ModelKeeper(http, clock, self._world, self._arbiter, tasks.create_task)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
@@ -113,12 +121,14 @@ class Supervisor:
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
-        automatic = self._automatic.on
-        assessments = self._arbiter.act(situation, assess(situation), automatic=automatic)
+        assessments = assess(situation)
+        self._chronicle.assessed(situation, assessments)
+        assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
         state = self._state(seen, situation, assessments)
-        if automatic:
+        if self._automatic.on:
             self._models.reload_spilled(seen, situation)
+        self._chronicle.observe(state)
         return state
 
     async def pause(self) -> None:
@@ -183,13 +193,21 @@ class Supervisor:
         """End what is under way in the background."""
         await self._models.close()
 
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        """The work of a sweep, when it can be made now; see `Controller`."""
+        situation = self._require_gpus(await self._world.look(wish.engine))
+        assert self._seen is not None, "there are GPUs, so they were looked at"
+        engines = self._observatory.engines(self._seen)
+        engine = require_engine(engines, situation, self._arbiter.running, gpu, wish.engine)
+        why = f"an autotune of {situation.gpus[gpu].name} has it work"
+        return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
+
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
         fresh = await asyncio.to_thread(self._load)
         if fresh.problems:
             self._refused = fresh.problems
-            for problem in fresh.problems:
-                _LOG.error("configuration: %s", problem)
+            write(ReloadRefused(fresh.problems))
             await self.shown()
             raise InvalidConfiguration(
                 f"The configuration was not reloaded; what was running is kept. {' '.join(fresh.problems)}"
@@ -199,7 +217,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
-        _LOG.info("configuration reloaded: %d tenants are described", len(fresh.catalog.definitions))
+        write(ConfigurationReloaded(len(fresh.catalog.definitions)))
         await self.shown()
 
     async def set_automatic(self, enabled: bool) -> None:
@@ -208,7 +226,7 @@ class Supervisor:
             await asyncio.to_thread(self._automatic.set, enabled)
         except OSError as error:
             raise SupervisorError(f"The choice cannot be kept ({error.strerror}), so nothing was changed.") from error
-        _LOG.info("now %s", "automatic" if enabled else "observe-only")
+        write(AutomaticSwitched("automatic" if enabled else "observe-only", "yes" if enabled else "no"))
         await self.shown()
 
     def abandon_plans(self) -> None:
@@ -217,11 +235,16 @@ class Supervisor:
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
-        return self._configuration.catalog.explain(tenant)
+        return self._observatory.catalog.explain(tenant)
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
         return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+
+    def _happened(self, event: Event) -> None:
+        """Written before it is announced, and a plan before it is carried out."""
+        self._chronicle.event(event)
+        self._announce(event)
 
     def _situation_of(self, seen: Seen) -> Situation:
         return self._arbiter.situation(seen, self._configuration.settings.reserve)
@@ -234,6 +257,7 @@ class Supervisor:
             check_driver(seen.sample),
             *check_gpus(seen.sample),
             *check_configuration(self._configuration.problems, self._refused),
+            *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
             *check_fans(controls),

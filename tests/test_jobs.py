@@ -8,6 +8,7 @@ import pytest
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, SupervisorError
 from gpusupervisor.jobs import MOST_RUNNING, Job, Jobs, Report, advanced, ended
+from gpusupervisor.journal.messages.service import JobEnded, JobFailed, JobStarted
 
 
 class Seen:
@@ -201,3 +202,16 @@ async def test_a_job_that_does_not_clean_up_in_time_is_told_and_not_waited_for(
     assert "job 1 (autotune) has not cleaned up within 0.05 s" in caplog.text
     cleaned.set()
     assert (await seen.at_its_end(job)).state == "cancelled"
+
+
+async def test_beginning_and_end_are_entries_of_the_journal(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(_report: Report) -> object:
+        raise GpuUnavailable("The GPU is lost")
+
+    caplog.set_level("INFO", "gpusupervisor")
+    await seen.at_its_end(seen.jobs.start("autotune", nothing, "GPU-1"))
+    await seen.at_its_end(seen.jobs.start("warm", failing, "small"))
+    entries = [record.entry for record in caplog.records if hasattr(record, "entry")]
+    assert [type(entry) for entry in entries] == [JobStarted, JobEnded, JobStarted, JobFailed]
+    assert (entries[1].job, entries[1].target, entries[1].outcome) == (1, "GPU-1", "succeeded")
+    assert (entries[3].job, entries[3].detail) == (2, "The GPU is lost")

@@ -14,7 +14,7 @@ NAME = "gpusupervisor"
 
 STOREYS = (
     {"quantities", "foreign_text", "clock", "errors"},
-    {"configuration", "settings", "log", "notify", "automatic"},
+    {"configuration", "settings", "journal", "notify", "automatic"},
     {"gpu"},
     {"processes"},
     {"engine_http"},
@@ -23,11 +23,14 @@ STOREYS = (
     {"engines"},
     {"models"},
     {"state", "controls", "health", "jobs"},
-    {"autotune"},
+    {"autotune", "chronicle"},
     {
         "bus",
         "privileged_client",
         "hardware_client",
+        "unit_client",
+        "autotune_hardware",
+        "autotuner",
         "control_answers",
         "observatory",
         "world",
@@ -38,11 +41,12 @@ STOREYS = (
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
-PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "log", "notify", "gpu", "processes",
+PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "gpu", "processes",
               "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.replies", "bus.wire", "tenants.catalog", "tenants.schema"}  # fmt: skip
+                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
+                      "tenants.schema"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

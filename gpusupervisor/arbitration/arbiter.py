@@ -4,8 +4,8 @@ Decisions themselves are the pure functions of this room; here is what must be r
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +17,13 @@ from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, m
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
 from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.errors import Busy
 from gpusupervisor.quantities import format_bytes
 
 LATE_WINDOW = 600 * MICROSECONDS
 """How long memory of an unfinished step is still credited to it."""
 RETRY_AFTER = 30 * MICROSECONDS
 """A beneficiary whose plan did not satisfy it is not served again by itself before."""
-
-_LOG = logging.getLogger(__name__)
-
 
 Spawn = Callable[[Coroutine[Any, Any, PlanResult]], asyncio.Task[PlanResult]]
 
@@ -49,6 +47,8 @@ class Arbiter:
         self._last_made: dict[str, ReleasePlan] = {}
         self._retry_at: dict[str, int] = {}
         self._unfinished: dict[str, Unfinished] = {}
+        self._uses: dict[str, str] = {}
+        """By tenant: what of ours works with it."""
         self._tasks: set[asyncio.Task[PlanResult]] = set()
 
     @property
@@ -63,7 +63,25 @@ class Arbiter:
 
     def situation(self, seen: Seen, reserve: int) -> Situation:
         """What decisions look at."""
-        return compose(seen, self._promised, self.history, self.reservations, reserve)
+        made = compose(seen, self._promised, self.history, self.reservations, reserve)
+        if not self._uses:
+            return made
+        tenants = {id_: replace(each, used_by=self._uses.get(id_, "")) for id_, each in made.tenants.items()}
+        return replace(made, tenants=tenants)
+
+    @contextmanager
+    def using(self, tenant: str, why: str) -> Iterator[None]:
+        """Something of ours works with a tenant: nobody asks it for its memory meanwhile.
+
+        why: a sentence for a person. Raises Busy when something does already.
+        """
+        if tenant in self._uses:
+            raise Busy(f"{tenant} is in use: {self._uses[tenant]}")
+        self._uses[tenant] = why
+        try:
+            yield
+        finally:
+            del self._uses[tenant]
 
     def plan(self, situation: Situation, request: Request) -> ReleasePlan:
         """Make a plan and announce it."""
@@ -129,8 +147,6 @@ class Arbiter:
         """Note and announce what a step brought."""
         for gpu, size in left.items():
             self.history.released(result.tenant, gpu, result, size, self._clock.now())
-        level = logging.INFO if result.outcome in ("freed", "partial", "pending", "skipped") else logging.WARNING
-        _LOG.log(level, "%s: %s %s: %s", plan.id, result.tenant, result.outcome, result.detail)
         self._announce(StepFinished(plan, result))
 
     def watch(self, unfinished: Unfinished) -> None:
@@ -174,10 +190,7 @@ class Arbiter:
                     self._start(self._publish(plan))
 
     def _publish(self, plan: ReleasePlan) -> ReleasePlan:
-        """Logged and announced before anything of it is done."""
-        steps = ", ".join(step.tenant for step in plan.steps) or "none"
-        blockers = ", ".join(f"{b.holder} ({b.reason})" for b in plan.blockers) or "none"
-        _LOG.info("%s (%s): %s Steps: %s. Blockers: %s.", plan.id, plan.cause, plan.summary, steps, blockers)
+        """Announced, and so written to the journal, before anything of it is done."""
         self._announce(PlanMade(plan))
         return plan
 
@@ -211,7 +224,6 @@ class Arbiter:
             self.reservations.keep(plan.gpu, plan.beneficiary, missing, held.get(plan.gpu, 0), now)
         elif plan.cause == "starved":
             self._retry_at[plan.beneficiary] = now + RETRY_AFTER
-        _LOG.info("%s ended, %s: %s", plan.id, result.outcome, result.detail)
         self._announce(PlanFinished(result))
 
 

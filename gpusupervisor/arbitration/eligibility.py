@@ -33,6 +33,8 @@ def refusal(tenant: TenantSituation, gpu: str) -> Objection | None:
         return Objection("remote", "its endpoint is not on this machine")
     if not tenant.has_release:
         return Objection("no-release-method", "it has no way to be asked: stop it, or give it a [[release]]")
+    if tenant.used_by:
+        return Objection("busy", tenant.used_by)
     if tenant.activity == "stuck":
         return Objection("stuck", tenant.activity_reason)
     if tenant.activity == "busy":

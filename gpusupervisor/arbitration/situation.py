@@ -50,6 +50,8 @@ class TenantSituation:
     """A release of it is under way or expected late."""
     working_priority: int = 50
     """Its `priority` while it works, whatever it does now: what counts for room in which it will work."""
+    used_by: str = ""
+    """What of ours works with it, e.g. a job, in a sentence for a person; empty for nothing."""
 
     def floor(self, gpu: str) -> int:
         """Bytes it keeps on a GPU after a release."""

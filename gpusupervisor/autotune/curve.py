@@ -76,6 +76,8 @@ class Tuning:
     """In the order of measuring."""
     proposal: Measured | None = None
     """The efficient point; None unless the whole curve was measured."""
+    profile: str = ""
+    """The profile to try, in JSON: the stored one with the proposal in it; empty without a proposal."""
 
 
 def mean_power(looks: Sequence[Look], begin: int, end: int) -> int | None:

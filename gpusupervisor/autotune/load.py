@@ -10,7 +10,6 @@ from gpusupervisor.engine_http import Answer, EngineHttp, HttpError
 from gpusupervisor.errors import InvalidArgument, NotSupported
 from gpusupervisor.foreign_text import harmless
 
-TOKENS = 256
 MOST_TOKENS = 4096
 PROMPT = "A very long list of the whole numbers, written out in words, one after the other: one, two, three, four,"
 SEED = 1
@@ -18,7 +17,7 @@ LOADING = 300 * MICROSECONDS
 """A large model from a slow disk."""
 
 
-def load_for(engine: str, http: EngineHttp, clock: Clock, endpoint: str, model: str = "", tokens: int = TOKENS) -> Load:
+def load_for(engine: str, http: EngineHttp, clock: Clock, endpoint: str, model: str, tokens: int) -> Load:
     """The load of an engine. model: its name in Ollama; llama.cpp has the one it was started with.
 
     Raises NotSupported for an engine that has none, InvalidArgument.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,13 @@ def sweep(power_limits: Sequence[int], offsets: Sequence[int] = ()) -> tuple[Poi
     return tuple(Point(limit, offset) for offset in moved for limit in limits)
 
 
-def profile_document(point: Point) -> str:
-    """The point as a profile in JSON, which the helper tries or applies; what it does not name is left as it is."""
-    table: dict[str, object] = {"power-limit": f"{point.power_limit}mW"}
+def profile_document(point: Point, stored: str = "") -> str:
+    """The point as a profile in JSON, which the helper tries or applies; what it does not name is left as it is.
+
+    stored: a profile in JSON whose other settings are to be in it.
+    """
+    table: dict[str, Any] = json.loads(stored) if stored else {}
+    table["power-limit"] = f"{point.power_limit}mW"
     if point.offset is not None:
-        table["offsets"] = {"graphics": point.offset}
+        table["offsets"] = {**table.get("offsets", {}), "graphics": point.offset}
     return json.dumps(table)

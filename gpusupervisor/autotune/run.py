@@ -14,8 +14,6 @@ from gpusupervisor.jobs import Report
 from gpusupervisor.quantities import format_duration
 
 Result = TypeVar("Result")
-MARGIN = 15 * MICROSECONDS
-"""Time for all that is done at a point beside settling and the run."""
 
 
 class Stopped(SupervisorError):  # noqa: N818  (read as what happened)
@@ -68,13 +66,15 @@ class Rules:
     longest_run: int = 120 * MICROSECONDS
     shortest_run: int = 2 * MICROSECONDS
     """Of less the mean power cannot be told."""
+    margin: int = 15 * MICROSECONDS
+    """For all that is done at a point beside settling and the run."""
     period: int = MICROSECONDS // 10
     """Between two looks."""
 
     @property
     def within(self) -> int:
         """For how long a point is set at most."""
-        return self.settle + self.longest_run + MARGIN
+        return self.settle + self.longest_run + self.margin
 
 
 @dataclass(frozen=True, slots=True)

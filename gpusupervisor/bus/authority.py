@@ -1,7 +1,6 @@
 """May this caller do that? Asked of polkit for the caller's unique bus name, before anything else; no means no."""
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus.connection import DRIVER_NAME, driver_call, send, user_of
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.bus.wire import text
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import AuthorityUnavailable
 
 POLKIT_NAME = "org.freedesktop.PolicyKit1"
 POLKIT_PATH = "/org/freedesktop/PolicyKit1/Authority"
@@ -21,8 +22,6 @@ PATIENCE = 5.0
 """Seconds to wait for an answer that needs no person."""
 PATIENCE_WITH_A_PERSON = 120.0
 """Seconds to wait while somebody may be typing a password."""
-
-_LOG = logging.getLogger(__name__)
 
 
 class Authority(Protocol):
@@ -141,7 +140,7 @@ def _cancel_check(cancellation: str) -> Message:
 
 def _unavailable(action: str, why: str) -> NoReturn:
     """polkit gave no verdict, which is a refusal."""
-    _LOG.warning("polkit gave no verdict on %s: %s", action, why)
+    write(AuthorityUnavailable(action, why))
     raise DBusError(
         ErrorType.ACCESS_DENIED,
         f"{action} is refused because polkit gave no verdict ({why}). Is it running? (systemctl status polkit). "

@@ -8,10 +8,13 @@ from dbus_fast import Variant
 from gpusupervisor.bus import names
 from gpusupervisor.bus.admission import Admission
 from gpusupervisor.bus.control_views import result_list, verdict_list
+from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.objects import Call, Handlers
+from gpusupervisor.bus.tuning_wish import tuning_wish
 from gpusupervisor.bus.wire import text
 from gpusupervisor.controls import FanWish, HardwareController
 from gpusupervisor.errors import InvalidArgument
+from gpusupervisor.state import Controller
 
 PROFILE_LIMIT = 64 * 1024
 """Characters of a profile."""
@@ -22,8 +25,12 @@ OPTIONS = ("hysteresis", "spin-down-delay", "zero-rpm-below")
 class ControlMethods:
     """Handlers by interface and GPU."""
 
-    def __init__(self, hardware: HardwareController, admission: Admission) -> None:
+    def __init__(
+        self, hardware: HardwareController, controller: Controller, jobs: JobMethods, admission: Admission
+    ) -> None:
         self._hardware = hardware
+        self._controller = controller
+        self._jobs = jobs
         self._admission = admission
 
     def gpu(self, gpu: str) -> Handlers:
@@ -47,6 +54,7 @@ class ControlMethods:
             "Apply": partial(self._apply, gpu),
             "Reset": partial(self._reset, gpu),
             "CheckDrift": partial(self._check_drift, gpu),
+            "Autotune": partial(self._autotune, gpu),
         }
 
     async def _detach(self, gpu: str, call: Call) -> list[object]:
@@ -102,6 +110,11 @@ class ControlMethods:
     async def _check_drift(self, gpu: str, call: Call) -> list[object]:
         async with self._admission.authorized(call, names.ACTION_CONTROL_PROFILE, gpu=gpu):
             return [verdict_list(await self._hardware.check_drift(gpu))]
+
+    async def _autotune(self, gpu: str, call: Call, engine: str, options: Mapping[str, Variant]) -> list[object]:
+        async with self._admission.authorized(call, names.ACTION_CONTROL_PROFILE, gpu=gpu):
+            work = await self._controller.autotune(gpu, tuning_wish(engine, options))
+            return [await self._jobs.start(call, "autotune", gpu, work)]
 
 
 def _check_length(document: str) -> None:

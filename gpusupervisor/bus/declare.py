@@ -13,18 +13,20 @@ EMITS_CHANGED_SIGNAL = "org.freedesktop.DBus.Property.EmitsChangedSignal"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A read-only property."""
+    """A property; read-only unless it says otherwise, for what changes something is a method."""
 
     name: str
     signature: str
     emits: Emits = "true"
     gauge: bool = False
     """Bytes that move all the time: small moves send no signal by themselves."""
+    writable: bool = False
 
     def introspection(self) -> intr.Property:
         """What clients are told of it."""
         annotations: dict[str, str] = {} if self.emits == "true" else {EMITS_CHANGED_SIGNAL: self.emits}
-        return intr.Property(self.name, self.signature, PropertyAccess.READ, annotations)
+        access = PropertyAccess.READWRITE if self.writable else PropertyAccess.READ
+        return intr.Property(self.name, self.signature, access, annotations)
 
 
 def method(name: str, inputs: str = "", outputs: str = "") -> intr.Method:
@@ -59,6 +61,10 @@ class Interface:
     def method(self, name: str) -> intr.Method | None:
         """The method of that name."""
         return next((declared for declared in self.methods if declared.name == name), None)
+
+    def property(self, name: str) -> Property | None:
+        """The property of that name."""
+        return next((declared for declared in self.properties if declared.name == name), None)
 
     def signal(self, name: str) -> intr.Signal:
         """The signal of that name; it must be declared."""

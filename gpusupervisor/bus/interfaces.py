@@ -156,6 +156,7 @@ PROFILE = Interface(
         method("Apply", "profile:s", "results:aa{sv}"),
         method("Reset", outputs="results:aa{sv}"),
         method("CheckDrift", outputs="verdicts:aa{sv}"),
+        method("Autotune", "engine:s options:a{sv}", "job:o"),
     ),
     properties=(
         Property("Support", "s"),
@@ -191,6 +192,16 @@ HEALTH = Interface(
         Property("Checks", "aa{sv}", "invalidates"),
     ),
 )
+
+LOG_CONTROL = Interface(
+    "org.freedesktop.LogControl1",
+    properties=(
+        Property("LogLevel", "s", "false", writable=True),
+        Property("LogTarget", "s", "false"),
+        Property("SyslogIdentifier", "s", "false"),
+    ),
+)
+"""systemd's, see org.freedesktop.LogControl1(5)."""
 
 JOBS = Interface(
     f"{BUS_NAME}.Jobs",

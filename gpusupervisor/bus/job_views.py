@@ -3,7 +3,6 @@
 from dbus_fast import Variant
 
 from gpusupervisor.autotune.curve import Measured, Tuning
-from gpusupervisor.autotune.points import profile_document
 from gpusupervisor.bus.model_views import load_details
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.views import Details, Realtime
@@ -57,8 +56,8 @@ def _tuning(tuning: Tuning) -> Details:
     )
     if tuning.proposal is None:
         return shown
-    profile = Variant("s", profile_document(tuning.proposal.point))
-    return {**shown, "proposal": Variant("a{sv}", _measured(tuning.proposal)), "profile": profile}
+    proposal = Variant("a{sv}", _measured(tuning.proposal))
+    return {**shown, "proposal": proposal, "profile": Variant("s", tuning.profile)}
 
 
 def _measured(each: Measured) -> Details:

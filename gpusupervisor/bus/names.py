@@ -11,6 +11,8 @@ HEALTH_PATH = f"{ROOT}/health"
 JOBS_PATH = f"{ROOT}/jobs"
 HELPER_NAME = f"{BUS_NAME}.Helper"
 HELPER_PATH = f"{ROOT}/Helper"
+LOG_CONTROL_PATH = "/org/freedesktop/LogControl1"
+"""Where systemctl looks for it, on the name that the unit's BusName= tells."""
 ERROR_PREFIX = f"{BUS_NAME}.Error."
 
 ACTION_MAKE_ROOM = f"{BUS_NAME}.make-room"

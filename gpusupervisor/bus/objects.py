@@ -6,6 +6,7 @@ method, knows no EmitsChangedSignal, and answers for paths that do not exist.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from gpusupervisor.bus.connection import DRIVER_NAME, DRIVER_PATH, send
 from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.published import PublishedProperties, Values
 from gpusupervisor.bus.replies import error_reply, stopping_reply
+
+_LOG = logging.getLogger(__name__)
 
 SIGNAL_INTERVAL = 1.0
 """Seconds between two PropertiesChanged of one object at least."""
@@ -38,6 +41,8 @@ class Call:
 Handler = Callable[..., Awaitable[list[object]]]
 """Takes the `Call` and the arguments, returns the body of the reply."""
 Handlers = Mapping[str, Handler]
+Setters = Mapping[str, Callable[[Call, object], Awaitable[None]]]
+"""By writable property: takes the `Call` and a value of the property's type; raises what the caller is answered."""
 
 
 Admit = Callable[[Call], Awaitable[None]]
@@ -55,6 +60,7 @@ class Binding:
     interface: Interface
     handlers: Handlers = field(default_factory=dict)
     published: PublishedProperties | None = None
+    setters: Setters = field(default_factory=dict)
 
 
 class ObjectServer:
@@ -83,14 +89,21 @@ class ObjectServer:
     # Objects
 
     def export(
-        self, path: str, interface: Interface, handlers: Handlers | None = None, values: Values | None = None
+        self,
+        path: str,
+        interface: Interface,
+        handlers: Handlers | None = None,
+        values: Values | None = None,
+        setters: Setters | None = None,
     ) -> None:
-        """Put an interface on an object and tell the listeners of the ObjectManager."""
+        """Put an interface on an object and tell the listeners of the ObjectManager, when it is below the root."""
         published = None
         if values is not None:
             published = PublishedProperties(interface, values, asyncio.get_running_loop().time() - SIGNAL_INTERVAL)
-        self._objects.setdefault(path, {})[interface.name] = Binding(interface, handlers or {}, published)
-        if path != self._root:
+        self._objects.setdefault(path, {})[interface.name] = Binding(
+            interface, handlers or {}, published, setters or {}
+        )
+        if self._is_managed(path):
             shown = published.shown if published else {}
             self.emit(self._root, interfaces.OBJECT_MANAGER, "InterfacesAdded", [path, {interface.name: shown}])
 
@@ -98,6 +111,10 @@ class ObjectServer:
         """Take an object away and tell the listeners of the ObjectManager."""
         gone = self._objects.pop(path)
         self.emit(self._root, interfaces.OBJECT_MANAGER, "InterfacesRemoved", [path, list(gone)])
+
+    def _is_managed(self, path: str) -> bool:
+        """Whether the ObjectManager tells of it: an object of a standard service may lie elsewhere."""
+        return path.startswith(f"{self._root}/")
 
     def paths(self, prefix: str) -> set[str]:
         """The objects directly below a path."""
@@ -180,6 +197,7 @@ class ObjectServer:
     async def _serve(self, message: Message) -> None:
         interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)
         call = Call(message.sender or "", message.path or "/", interactive)
+        _LOG.debug("%s calls %s.%s on %s", call.sender, message.interface or "", message.member, call.path)
         await self._admit(call)
         handler, signature = self._find(message)
         body = await handler(call, *message.body)
@@ -268,14 +286,21 @@ class ObjectServer:
     async def _get_all(self, call: Call, interface: str) -> list[object]:
         return [self._properties(call.path, interface)]
 
-    async def _set(self, call: Call, interface: str, name: str, _value: Variant) -> list[object]:
+    async def _set(self, call: Call, interface: str, name: str, value: Variant) -> list[object]:
         self._property(call.path, interface, name)
-        raise DBusError(ErrorType.PROPERTY_READ_ONLY, f"{name} is read-only: what changes something is a method")
+        binding = self._bindings(call.path).get(interface)
+        declared = binding.interface.property(name) if binding else None
+        if binding is None or declared is None or not declared.writable:
+            raise DBusError(ErrorType.PROPERTY_READ_ONLY, f"{name} is read-only: what changes something is a method")
+        if value.signature != declared.signature:
+            raise DBusError(ErrorType.INVALID_ARGS, f'{name} is a "{declared.signature}", not a "{value.signature}"')
+        await binding.setters[name](call, value.value)
+        return []
 
     async def _managed_objects(self, _call: Call) -> list[object]:
         objects = {
             path: {name: binding.published.shown if binding.published else {} for name, binding in bindings.items()}
             for path, bindings in self._objects.items()
-            if path != self._root
+            if self._is_managed(path)
         }
         return [objects]

@@ -1,14 +1,12 @@
 """Errors as callers see them: the domain's under our own names, the standard ones, and never a traceback."""
 
-import logging
-
 from dbus_fast import DBusError, ErrorType, Message
 
 from gpusupervisor.bus.names import ERROR_PREFIX
 from gpusupervisor.bus.wire import ERROR_LIMIT, text
 from gpusupervisor.errors import SupervisorError
-
-_LOG = logging.getLogger(__name__)
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import Defect
 
 
 def error_reply(call: Message, problem: BaseException) -> Message:
@@ -19,7 +17,7 @@ def error_reply(call: Message, problem: BaseException) -> Message:
         case DBusError():
             return Message.new_error(call, problem.type, text(problem.text, ERROR_LIMIT))
         case _:
-            _LOG.error("%s.%s failed, a defect of gpusupervisor", call.interface, call.member, exc_info=problem)
+            write(Defect(f"{call.interface}.{call.member}"), error=problem)
             message = (
                 f"{call.member} failed inside gpusupervisor; its journal says why (journalctl -u 'gpusupervisor*')"
             )

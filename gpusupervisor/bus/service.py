@@ -13,6 +13,7 @@ from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.bus.declare import Interface
 from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.job_views import finished_body, job_view
+from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.methods import Methods
 from gpusupervisor.bus.model_methods import ModelMethods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
@@ -33,6 +34,7 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
 from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
 
 Views = dict[Interface, Values]
@@ -62,9 +64,10 @@ class BusService:
         self._jobs = jobs
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
         self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
-        self._control_methods = ControlMethods(hardware, admission)
+        self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
+        LogControl(self._server, presence.bus, SUPERVISOR)
 
     @classmethod
     async def start(

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpusupervisor import __version__
 from gpusupervisor.cli import models, render
+from gpusupervisor.cli.autotune import add_command
 from gpusupervisor.cli.client import BUS_NAME, EXIT_FAILED, ROOT, TENANTS, Client, CommandFailed, plain
 from gpusupervisor.quantities import parse_bytes
 
@@ -173,6 +174,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--size", type=_size, default=0, help='bytes, e.g. "13G"; default: what the tenant needs')
         command.add_argument("--gpu", default="", help="UUID; default: the only one, or the tenant's")
         command.set_defaults(run=run)
+    add_command(commands)
     command = commands.add_parser("release", help="ask a tenant for its memory, and measure what comes back")
     command.add_argument("tenant")
     command.set_defaults(run=release)

@@ -69,6 +69,16 @@ def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> 
     )
 
 
+def check_declarations(problems: tuple[str, ...]) -> tuple[Check, ...]:
+    """What units declare of themselves is understood: a check for every problem, the first few of very many."""
+    impact = "what the unit says has no effect; a system unit's tenant is asked for nothing until it is right"
+    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload; a user's unit: restart it"
+    shown = problems if len(problems) <= LISTED else (*problems[:LISTED], f"{len(problems) - LISTED} more problems")
+    return tuple(
+        Check(f"declaration-{number}", "degraded", text, impact, remedy) for number, text in enumerate(shown, start=1)
+    )
+
+
 def check_tenants(
     situation: Situation, activities: Mapping[str, Activity], reloaded: frozenset[str]
 ) -> tuple[Check, ...]:

@@ -9,6 +9,8 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.connection import user_of
 from gpusupervisor.bus.objects import Call
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import CallerRefused
 
 SUPERVISOR_USER = "gpusupervisor"
 PATIENCE = 5.0
@@ -48,7 +50,7 @@ class Callers:
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
             if not admitted:
-                _LOG.warning("refused a call of user %d", uid)
+                write(CallerRefused(uid))
         if not admitted:
             raise DBusError(
                 ErrorType.ACCESS_DENIED,

@@ -1,25 +1,31 @@
 """All that is controlled of one GPU: its fans and its profile, and when both are let be."""
 
 import asyncio
-import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpusupervisor.clock import Clock
+from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.helper.drift.verdict import Verdict
 from gpusupervisor.helper.fans.controller import FanController
 from gpusupervisor.helper.fans.report import Alert, FanReport
-from gpusupervisor.helper.profile.card import Access, CardError, present
+from gpusupervisor.helper.profile.access import NvmlAccess
+from gpusupervisor.helper.profile.card import CardError, present
 from gpusupervisor.helper.profile_keeper import ProfileKeeper
 from gpusupervisor.helper.profile_state import ProfileEvent, ProfileState
-from gpusupervisor.helper.values import Capabilities, FanSetting, ItemResult, Profile
+from gpusupervisor.helper.values import Capabilities, FanSetting, ItemResult, Profile, Sensors
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import FanFailSafe
+
+WATCHED = 10 * MICROSECONDS
+"""A GPU whose sensors are read in turn is watched until so long after the last time: NVML stays open, which alone tells
+of Xids."""
+XIDS_KEPT = 64
 
 Condition = Literal["ok", "asleep", "given-away", "unavailable"]
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,26 @@ class Shown:
     profile: ProfileState
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One GPU at one moment, and what has happened to it."""
+
+    sensors: Sensors
+    xid_count: int
+    """Errors that the driver reported since this helper started."""
+    xids: tuple[int, ...]
+    """The last of them, oldest first."""
+    trial_deadline: int | None
+    """Microseconds of the domain clock; None while no profile is on trial."""
+
+
 class GpuControl:
     """Of one GPU. What a caller asks for raises SupervisorErrors only."""
 
     def __init__(
         self,
         identity: GpuIdentity,
-        access: Access,
+        access: NvmlAccess,
         keeper: ProfileKeeper,
         fans: FanController,
         clock: Clock,
@@ -81,6 +100,9 @@ class GpuControl:
         self._parked: dict[int, FanSetting] = {}
         """What the fans are to be set to again."""
         self._xids: list[int] = []
+        self._xid_count = 0
+        self._last_xids: deque[int] = deque(maxlen=XIDS_KEPT)
+        self._watched_until = 0
         self._capabilities: Capabilities | None = None
         self._report: FanReport | None = None
         self._problem = ""
@@ -102,6 +124,11 @@ class GpuControl:
         record = self._keeper.state().record
         unsettled = record is not None and record.phase != "settled" and not record.distrust
         return self._fans.held or self._keeper.state().trial is not None or unsettled
+
+    @property
+    def watched(self) -> bool:
+        """Its sensors were read only just now."""
+        return self._may_act() and self._clock.now() < self._watched_until
 
     def shown(self) -> Shown:
         """How things are, without asking the GPU."""
@@ -157,6 +184,20 @@ class GpuControl:
     def xid(self, code: int) -> None:
         """The driver reported an error of it."""
         self._xids.append(code)
+        self._last_xids.append(code)
+        self._xid_count += 1
+
+    async def watch(self) -> Moment:
+        """How it is now, for whoever looks again soon. Raises GpuUnavailable."""
+        await self._ready()
+        self._watched_until = self._clock.now() + WATCHED
+        try:
+            sensors = await self._access.read_sensors(self._clock)
+        except CardError as error:
+            raise GpuUnavailable(f"The sensors of the GPU cannot be read: {error}") from error
+        trial = self._keeper.state().trial
+        deadline = None if trial is None else trial.deadline
+        return Moment(sensors, self._xid_count, tuple(self._last_xids), deadline)
 
     async def set_fan(self, index: int, setting: FanSetting) -> None:
         """Set one fan, until the helper ends: what is to last belongs in a profile."""
@@ -277,13 +318,13 @@ class GpuControl:
         except GpuUnavailable:
             return
         except SupervisorError as error:
-            _LOG.warning("The fans of %s are left automatic: %s", self.identity.uuid, error)
+            text = f"The fans of GPU {self.identity.uuid} are left automatic: {error}"
+            write(FanFailSafe(self.identity.uuid, "not-restored", text))
         self._parked = {}
 
     def _take(self, report: FanReport) -> None:
         self._report = report
         for alert in report.alerts:
-            _LOG.warning("%s", alert.text)
             self._tell(self.identity.uuid, alert)
 
     def _noticing(self, results: tuple[ItemResult, ...]) -> tuple[ItemResult, ...]:

@@ -16,7 +16,7 @@ from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.nvml_thread import DriverUnresponsive, NvmlThread
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.sample import GpuIdentity
-from gpusupervisor.helper.control import GpuControl, Shown, Tell
+from gpusupervisor.helper.control import GpuControl, Moment, Shown, Tell
 from gpusupervisor.helper.fans.controller import FanController
 from gpusupervisor.helper.fans.marker import boot_id
 from gpusupervisor.helper.given_away import GivenAway
@@ -25,6 +25,8 @@ from gpusupervisor.helper.profile.access import NvmlAccess
 from gpusupervisor.helper.profile.store import ProfileStore, StoreError, is_uuid
 from gpusupervisor.helper.profile_keeper import ProfileKeeper
 from gpusupervisor.helper.restore_fans import restore
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import FansRestored, FansStranded, ProfileNotStored, XidReported
 
 DEADLINE = 5.0
 RESTORE_DEADLINE = 10.0
@@ -83,13 +85,13 @@ class Controls:
         except DriverUnresponsive as problem:
             lines, left = [f"Fans could not be given back to the driver: {problem}"], True
         for line in lines:
-            _LOG.log(logging.ERROR if left else logging.INFO, "%s", line)
+            write(FansStranded(line) if left else FansRestored(line))
         self._boot = await asyncio.to_thread(boot_id)
         await asyncio.to_thread(self.given_away.load)
         try:
             self._stored = await asyncio.to_thread(self._store.gpus)
         except StoreError as error:
-            _LOG.error("%s", error)
+            write(ProfileNotStored("", str(error)))
         await self._look_at_power()
         for uuid in sorted(self._stored | self.given_away.gpus.keys()):
             self._make(self.given_away.gpus.get(uuid, GpuIdentity(uuid, UNNAMED, "")))
@@ -125,6 +127,13 @@ class Controls:
             if found is None:
                 raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: see the GPUs that gpusupervisorctl status lists")
             yield found
+
+    async def watch(self, uuid: str) -> Moment:
+        """One GPU now, with the Xids that came until now. Raises NoSuchGpu, GpuUnavailable."""
+        async with self.gpu(uuid) as gpu:
+            if self._session.is_open:
+                await self._take_in_xids()
+            return await gpu.watch()
 
     async def detach(self, uuid: str) -> None:
         """Let go of a GPU and remember that, until it is attached or the machine starts again."""
@@ -239,7 +248,7 @@ class Controls:
         except DriverUnresponsive:
             return  # the fans' ticks say so
         for xid in xids:
-            _LOG.warning("the driver reports Xid %d of GPU %s", xid.code, xid.uuid or "unknown")
+            write(XidReported(xid.uuid or "unknown", xid.code))
             for gpu in self._gpus.values():
                 if xid.uuid in ("", gpu.identity.uuid):
                     gpu.xid(xid.code)
@@ -254,11 +263,12 @@ class Controls:
             await self._close_unless_needed()
 
     async def _close_unless_needed(self) -> None:
-        """NVML stays open while something is held, for the last client to leave may make the driver forget what is set;
-        but not where a GPU could sleep that only a settled profile is held of."""
+        """NVML stays open while a GPU is watched, and while something is held, for the last client to leave may make
+        the driver forget what is set; but not where a GPU could sleep that only a settled profile is held of."""
         held = [gpu for gpu in self._gpus.values() if gpu.held]
         managed = bool(self._power) and all(device.managed for device in self._power)
         needed = any(gpu.needs_driver for gpu in held) or (bool(held) and not managed)
+        needed |= any(gpu.watched for gpu in self._gpus.values())
         if not needed and not self._users:
             await self._close()
 

@@ -18,15 +18,19 @@ from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.helper.callers import allowed_users
 from gpusupervisor.helper.control import GpuEvent
 from gpusupervisor.helper.controllers import Controls, Folders
+from gpusupervisor.helper.entries import entry_of
 from gpusupervisor.helper.facts import FactTeller, Holders
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.helper.sleep import SleepWatch
 from gpusupervisor.helper.variables import named_variables
-from gpusupervisor.log import set_up_logging
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.service import BusLost, BusUnreachable
+from gpusupervisor.journal.setup import HELPER, set_up_logging
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
+from gpusupervisor.tenants.declared import VARIABLES
 
 EXIT_BUS_LOST = 1
 TICK = 1.0
@@ -87,7 +91,7 @@ class Helper:
         )
         teller = FactTeller(
             Holders(thread, self._clock, surroundings.sysfs_root, lambda: controls.given_away.gpus),
-            lambda: named_variables(surroundings.tenant_layers),
+            lambda: named_variables(surroundings.tenant_layers) | VARIABLES,
             network=surroundings.network,
         )
         allowed = await asyncio.to_thread(surroundings.allowed)
@@ -132,6 +136,8 @@ class Helper:
             self._end.set_result(code)
 
     def _tell(self, gpu: str, event: GpuEvent) -> None:
+        if (entry := entry_of(gpu, event)) is not None:
+            write(entry)
         if self._service is not None:
             self._service.tell(gpu, event)
 
@@ -148,13 +154,13 @@ class Helper:
 
     async def _end_idle(self, service: HelperService) -> None:
         """Before the name is given up systemd is told: what is called from then on it starts anew."""
-        _LOG.info("nothing is controlled and nobody asks: ending until the next call")
+        _LOG.debug("nothing is controlled and nobody asks: ending until the next call")
         self._notifier.stopping()
         await service.leave()
         self._finish(0)
 
     async def _notice_loss_of(self, service: HelperService) -> None:
-        _LOG.error("%s: nobody can be served any more", await service.wait_lost())
+        write(BusLost(await service.wait_lost()))
         self._finish(EXIT_BUS_LOST)
 
 
@@ -163,7 +169,7 @@ async def serve(surroundings: Surroundings) -> int:
     try:
         return await Helper(surroundings).run()
     except BusUnavailable as error:
-        _LOG.critical("%s", error)
+        write(BusUnreachable(str(error)))
         return EXIT_BUS_LOST
 
 
@@ -175,7 +181,7 @@ def main() -> None:
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.parse_args()
-    set_up_logging()
+    set_up_logging(HELPER)
     sys.exit(asyncio.run(serve(Surroundings())))
 
 

@@ -14,7 +14,7 @@ from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, Dri
 from gpusupervisor.helper.fans.report import Alert
 from gpusupervisor.helper.profile.document import MAX_FANS
 from gpusupervisor.helper.profile_state import TrialEnded
-from gpusupervisor.helper.told import gpu_details, result_details, verdict_details
+from gpusupervisor.helper.told import gpu_details, moment_details, result_details, verdict_details
 
 
 class HardwareCalls:
@@ -28,6 +28,7 @@ class HardwareCalls:
         """By method."""
         return {
             "State": self._state,
+            "ReadSensors": self._read_sensors,
             "SetFan": self._set_fan,
             "TryProfile": self._try,
             "Confirm": self._confirm,
@@ -41,6 +42,9 @@ class HardwareCalls:
 
     async def _state(self, _call: Call) -> list[object]:
         return [{shown.identity.uuid: gpu_details(shown, self._clock) for shown in await self._controls.look()}]
+
+    async def _read_sensors(self, _call: Call, gpu: str) -> list[object]:
+        return [moment_details(await self._controls.watch(gpu))]
 
     async def _set_fan(
         self,

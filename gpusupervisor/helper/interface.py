@@ -8,6 +8,7 @@ HELPER = Interface(
     methods=(
         method("Facts", "processes:a(ut)", "facts:aa{sv}"),
         method("State", outputs="gpus:a{sa{sv}}"),
+        method("ReadSensors", "gpu:s", "sensors:a{sv}"),
         method("SetFan", "gpu:s fan:u mode:s percent:u points:a(uu) options:a{sv}"),
         method("TryProfile", "gpu:s profile:s confirm_usec:t", "results:aa{sv}"),
         method("Confirm", "gpu:s"),

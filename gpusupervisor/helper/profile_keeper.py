@@ -5,7 +5,6 @@ The process around it calls `start` once, `tick` when `next_due` says so, tells 
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,8 +23,8 @@ from gpusupervisor.helper.profile.store import ProfileStore, StoreError
 from gpusupervisor.helper.profile.trial import Ended, Trial
 from gpusupervisor.helper.profile_state import ProfileEvent, ProfileState, TrialEnded
 from gpusupervisor.helper.values import ItemResult, Profile
-
-_LOG = logging.getLogger(__name__)
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import ProfileDistrusted
 
 RETRY = 10 * MICROSECONDS
 """Between two attempts to do what the driver was not there for."""
@@ -218,7 +217,7 @@ class ProfileKeeper:
             if self._memory.record is not None:
                 marked = after_xid(self._memory.record, code)
                 if marked != self._memory.record:
-                    _LOG.warning("The profile of %s is not applied by itself any more: %s", self._gpu, marked.distrust)
+                    write(ProfileDistrusted(self._gpu, marked.distrust))
                     await self._memory.keep_quietly(marked)
             self._drift.trigger("xid", self._clock.now())
 
@@ -254,7 +253,7 @@ class ProfileKeeper:
         if reason and not self._memory.record.distrust:
             await self._memory.keep(replace(self._memory.record, distrust=reason))
         if self._memory.record.distrust:
-            _LOG.warning("The profile of %s is not applied by itself: %s", self._gpu, self._memory.record.distrust)
+            write(ProfileDistrusted(self._gpu, self._memory.record.distrust))
 
     async def _go_on(self) -> None:
         now = self._clock.now()
@@ -344,7 +343,6 @@ class ProfileKeeper:
         self._problems.pop("trial", None)
         self._trial_applied = Applied((), Profile(), Profile())
         await self._memory.end_trial_quietly()
-        _LOG.info("The trial of a profile on %s ended: %s", self._gpu, ended.reason)
         self._emit(TrialEnded(ended, results))
         return results
 

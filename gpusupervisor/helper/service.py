@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dbus_fast import Variant
 
+from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.bus.objects import Call, ObjectServer
 from gpusupervisor.bus.presence import Presence
@@ -16,6 +17,7 @@ from gpusupervisor.helper.controllers import Controls
 from gpusupervisor.helper.facts import FactTeller, Told
 from gpusupervisor.helper.hardware_calls import HardwareCalls, signal_of
 from gpusupervisor.helper.interface import HELPER
+from gpusupervisor.journal import setup as journal
 from gpusupervisor.processes.identity import ProcessKey
 
 
@@ -34,6 +36,7 @@ class HelperService:
         """When it was last called by somebody who may (or was started): seconds of the event loop's clock."""
         handlers = {"Facts": self._facts, **HardwareCalls(controls, clock).handlers()}
         self._server.export(HELPER_PATH, HELPER, handlers)
+        LogControl(self._server, presence.bus, journal.HELPER)
 
     @classmethod
     async def start(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dbus_fast import Variant
 
 from gpusupervisor.clock import Clock
-from gpusupervisor.helper.control import Shown
+from gpusupervisor.helper.control import Moment, Shown
 from gpusupervisor.helper.drift.verdict import Verdict
 from gpusupervisor.helper.fans.report import FanReport, FanStatus
 from gpusupervisor.helper.profile.document import profile_table
@@ -32,6 +32,26 @@ def gpu_details(shown: Shown, clock: Clock) -> Details:
     if shown.fans is not None:
         details |= _fan_control(shown.fans, clock)
     return details
+
+
+def moment_details(moment: Moment) -> Details:
+    """What sensors tell; what they do not is left out."""
+    sensors = moment.sensors
+    read = {
+        "power": ("x", sensors.power),
+        "energy": ("t", sensors.energy),
+        "temperature": ("x", sensors.temperature),
+        "power_limit": ("x", sensors.power_limit),
+        "offset_graphics": ("x", sensors.offset),
+        "trial_ends": ("t", moment.trial_deadline),
+    }
+    return {
+        "at": Variant("t", sensors.at),
+        "reasons": Variant("as", sorted(sensors.reasons)),
+        "xid_count": Variant("t", moment.xid_count),
+        "xids": Variant("au", list(moment.xids)),
+        **{name: Variant(signature, value) for name, (signature, value) in read.items() if value is not None},
+    }
 
 
 def result_details(results: Iterable[ItemResult]) -> list[Details]:

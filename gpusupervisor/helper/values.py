@@ -62,6 +62,26 @@ class Temperatures:
 
 
 @dataclass(frozen=True, slots=True)
+class Sensors:
+    """One GPU at one moment; None = not told."""
+
+    at: int
+    """Microseconds of the domain clock, when the energy was read."""
+    power: int | None
+    """mW."""
+    energy: int | None
+    """mJ since the driver was loaded."""
+    temperature: int | None
+    """Degrees Celsius."""
+    reasons: frozenset[str]
+    """What holds the clocks down, e.g. "sw-power-cap"."""
+    power_limit: int | None
+    """mW, as set."""
+    offset: int | None
+    """MHz of the graphics clock, as set."""
+
+
+@dataclass(frozen=True, slots=True)
 class FanSetting:
     """What is wanted of one fan."""
 

@@ -8,7 +8,9 @@ from gpusupervisor.configuration.document import SUFFIXES, DocumentError, parse_
 from gpusupervisor.helper.profile.root_files import RootFolder, UntrustedFile
 from gpusupervisor.tenants.schema import VARIABLE
 
-AT_MOST = 32
+AT_MOST = 64
+KEYS = ("host-variable", "port-variable")
+"""Of `[endpoint]`: what names a variable."""
 
 
 def named_variables(layers: Sequence[Path], owner: int = 0) -> frozenset[str]:
@@ -32,6 +34,7 @@ def _names_in(layer: Path, owner: int) -> Iterator[str]:
             endpoint = parse_document(file, text).get("endpoint") if text else None
         except (UntrustedFile, DocumentError, OSError):
             continue  # the supervisor's own check of the configuration says what is wrong with it
-        name = endpoint.get("host-variable") if isinstance(endpoint, dict) else None
-        if isinstance(name, str):
-            yield name
+        for key in KEYS:
+            name = endpoint.get(key) if isinstance(endpoint, dict) else None
+            if isinstance(name, str):
+                yield name

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.engine_http.keys import Header
 from gpusupervisor.engines.model_apis.api import ModelApi
 from gpusupervisor.engines.model_apis.door import Door
 from gpusupervisor.engines.model_apis.known import capabilities, model_api, shortcomings
@@ -40,6 +41,8 @@ class EngineFacts:
     """Bytes by GPU."""
     signs: object
     """What changes when it loads or unloads though no VRAM moves; compared only."""
+    headers: tuple[Header, ...] = ()
+    """Its keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class ModelCatalogue:
     def door(self, engine: str) -> Door:
         """Where an engine is asked."""
         entry = self._entries.get(engine)
-        return Door(self._http, entry.facts.endpoint if entry else "")
+        return self._door(entry.facts) if entry else Door(self._http, "")
 
     async def look(self, engine: str) -> EngineModels:
         """Look now, after whatever look is under way; returns what is known then."""
@@ -138,6 +141,9 @@ class ModelCatalogue:
         self._entries.clear()
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
+    def _door(self, facts: EngineFacts) -> Door:
+        return Door(self._http, facts.endpoint, facts.headers)
+
     def _replaced(self, engine: str, facts: EngineFacts) -> _Entry:
         if engine in self._entries:
             self._retire(self._entries[engine])
@@ -155,7 +161,7 @@ class ModelCatalogue:
     def _start(self, engine: str, entry: _Entry) -> None:
         now = self._clock.now()
         entry.looked_at, entry.soonest, entry.due_at = entry.facts, now + SOONEST, now + REFRESH
-        door = Door(self._http, entry.facts.endpoint)
+        door = self._door(entry.facts)
         entry.task = asyncio.create_task(self._look(engine, entry, door), name=f"models of {engine}")
         entry.task.add_done_callback(lambda task: self._take(entry, task))
 

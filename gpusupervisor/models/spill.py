@@ -18,7 +18,9 @@ def to_reload(
     tried: when each was last unloaded for that, by name.
     """
     tenant = situation.tenants.get(engine)
-    if tenant is None or tenant.activity != "idle" or tenant.remote or (tenant.pinned and not tenant.release_pinned):
+    if tenant is None or tenant.activity != "idle" or tenant.remote or tenant.used_by:
+        return ()
+    if tenant.pinned and not tenant.release_pinned:
         return ()
     room = max((situation.available(uuid, engine) + tenant.holdings.get(uuid, 0) for uuid in situation.gpus), default=0)
     others = sum(model.held or 0 for model in models if model.state == "loaded" and not model.spilled)

@@ -14,14 +14,17 @@ from pathlib import Path
 
 from dbus_fast.aio import MessageBus
 
+from gpusupervisor.autotune.run import Rules
 from gpusupervisor.bus.authority import Authority, PolkitAuthority
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.daemon import Surroundings, serve
-from gpusupervisor.log import set_up_logging
+from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.simulation.nvml import CardWorld, installed
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import SHIPPED
+
+BRIEF = Rules(settle=50_000, longest_run=4_000_000, shortest_run=50_000, margin=1_000_000, period=20_000)
 
 
 class AnybodyMay:
@@ -43,8 +46,9 @@ def main() -> None:
     )
     parser.add_argument("--settings", type=Path, help="settings file instead of those in /usr/lib, /etc and /run")
     parser.add_argument("--bus", help="address of a private bus on which everybody may do everything")
+    parser.add_argument("--brief", action="store_true", help="runs of an autotune may be as short as a test wants them")
     options = parser.parse_args()
-    set_up_logging()
+    set_up_logging(SUPERVISOR)
     authority: type[Authority] | type[PolkitAuthority] = AnybodyMay if options.bus else PolkitAuthority
     state_directory = os.environ.get("STATE_DIRECTORY")
     surroundings = Surroundings(
@@ -54,6 +58,7 @@ def main() -> None:
         state_directory=Path(state_directory) if state_directory else None,
         sysfs_root=options.card / "sysfs",
         authority=authority,
+        sweeps=BRIEF if options.brief else Rules(),
     )
     with installed(CardWorld(options.card)):
         code = asyncio.run(serve(surroundings))

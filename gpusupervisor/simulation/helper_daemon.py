@@ -15,7 +15,7 @@ from gpusupervisor.helper import restore_fans
 from gpusupervisor.helper.callers import allowed_users
 from gpusupervisor.helper.controllers import Folders
 from gpusupervisor.helper.daemon import IDLE_AFTER, Surroundings, serve, unit_folders
-from gpusupervisor.log import set_up_logging
+from gpusupervisor.journal.setup import HELPER, set_up_logging
 from gpusupervisor.processes.inside import HOST_NETWORK, OWN_NETWORK
 from gpusupervisor.simulation.nvml import CardWorld, installed
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
@@ -34,7 +34,7 @@ def main() -> None:
     if options.restore_fans:
         with installed(CardWorld(options.card)):
             sys.exit(restore_fans.main([str(options.folder / "runtime")] if options.folder else []))
-    set_up_logging()
+    set_up_logging(HELPER)
     own = Folders(options.folder / "state", options.folder / "runtime", os.getuid()) if options.folder else None
     surroundings = Surroundings(
         bus_address=options.bus,

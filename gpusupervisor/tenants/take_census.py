@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gpusupervisor.engine_http import without_keys
 from gpusupervisor.gpu.sample import GpuProcess, GpuSample, Sample
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
-from gpusupervisor.tenants.instances import with_port
+from gpusupervisor.tenants.listening import Address, with_address
 from gpusupervisor.tenants.recognizer import Recognizer
 
 
@@ -19,7 +20,7 @@ class _Found:
 
     definition: TenantDefinition
     definition_id: str
-    port: int | None = None
+    address: Address = field(default_factory=Address)
     holders: list[Holder] = field(default_factory=list)
 
     def presence(self, tenant: str) -> TenantPresence:
@@ -28,15 +29,29 @@ class _Found:
             if holder.used is not None:
                 holdings[holder.gpu] = holdings.get(holder.gpu, 0) + holder.used
         endpoint = self.definition.endpoint
-        url = endpoint.url if endpoint else ""
+        where = self._address()
+        is_written = endpoint is not None and where == endpoint.url and not self.definition.is_implied
+        headers = endpoint.headers if endpoint else ()
         return TenantPresence(
             id=tenant,
             definition_id=self.definition_id,
-            endpoint=url if self.port is None or not url else with_port(url, self.port),
+            endpoint=where,
+            endpoint_is_written=is_written,
+            headers=headers if is_written else without_keys(headers),
             holders=tuple(self.holders),
             holdings=holdings,
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
         )
+
+    def _address(self) -> str:
+        """Where it is asked; nowhere while nothing of it is there that could be at an address that others use too."""
+        definition, endpoint = self.definition, self.definition.endpoint
+        if endpoint is None:
+            return ""
+        is_its_own = not definition.is_implied and (endpoint.own_port or not definition.endpoint_is_usual)
+        if not self.holders and not is_its_own:
+            return ""
+        return with_address(endpoint.url, self.address) if self.address != Address() else endpoint.url
 
 
 def take_census(
@@ -61,9 +76,17 @@ def take_census(
 def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str, _Found]) -> dict[str, TenantPresence]:
     """Nobody is asked in another's place: of those at one address, only who is known to be there keeps it."""
     sharing = Counter(each.endpoint for each in presences.values() if each.holders)
+    kinds = Counter(
+        where for where, _ in {(each.endpoint, each.definition_id) for each in presences.values() if each.holders}
+    )
     return {
-        tenant: replace(each, endpoint="")
-        if "@" in tenant and each.holders and sharing[each.endpoint] > 1 and found[tenant].port is None
+        tenant: replace(each, endpoint="", headers=())
+        if each.holders
+        and found[tenant].address.port is None
+        and (
+            ("@" in tenant and sharing[each.endpoint] > 1)
+            or (found[tenant].definition.endpoint_is_usual and kinds[each.endpoint] > 1)
+        )
         else each
         for tenant, each in presences.items()
     }
@@ -111,8 +134,8 @@ def _holder(
         tenant = _Found(catalog.resolve(recognition.tenant), recognition.definition_id)
         found[recognition.tenant] = tenant
     tenant.holders.append(holder)
-    if recognition.port is not None and not recognition.orphan:
-        tenant.port = recognition.port
+    if (recognition.port is not None or recognition.host) and not recognition.orphan:
+        tenant.address = Address(recognition.host, recognition.port)
     return holder
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gpusupervisor.arbitration.arbiter import LATE_WINDOW, RETRY_AFTER, Arbiter
 from gpusupervisor.arbitration.assess import assess
+from gpusupervisor.arbitration.eligibility import Objection, refusal
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.execute import ReleaseReply
 from gpusupervisor.arbitration.plan import Request
@@ -20,6 +21,7 @@ from gpusupervisor.arbitration.situation import (
     TenantSituation,
     UnmanagedHolder,
 )
+from gpusupervisor.errors import Busy
 from tests.arbitration.builders import CARD, GIB, MINUTE, NOW, situation, starving, tenant
 from tests.arbitration.fake_world import SECOND, FakeWorld
 from tests.arbitration.seen import doing, process, seen
@@ -104,6 +106,20 @@ async def test_nobody_starved_means_nothing_is_announced(bench: Benches) -> None
     table = bench(starving(need=8, held=8), tenant("lazy", 9), free=1)
     assert not table.act()["asker"].starved
     assert not table.events
+
+
+async def test_a_tenant_that_something_of_ours_works_with_is_not_asked(bench: Benches) -> None:
+    arbiter = bench(starving(need=8), tenant("lazy", 9)).arbiter
+    tenants = {"lazy": doing("idle"), "idler": doing("idle")}
+    looked = seen(process(1, 9, "lazy"), process(2, 9, "idler"), tenants=tenants)
+    with arbiter.using("lazy", "a job has it work"):
+        now = arbiter.situation(looked, 0)
+        assert (now.tenants["lazy"].used_by, now.tenants["idler"].used_by) == ("a job has it work", "")
+        with pytest.raises(Busy, match="lazy is in use: a job has it work"), arbiter.using("lazy", "another job"):
+            pass
+        askable = replace(now.tenants["lazy"], has_release=True)
+        assert refusal(askable, CARD) == Objection("busy", "a job has it work")
+    assert arbiter.situation(looked, 0).tenants["lazy"].used_by == ""
 
 
 async def test_one_plan_per_gpu_at_a_time(bench: Benches) -> None:

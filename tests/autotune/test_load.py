@@ -114,7 +114,7 @@ async def test_an_engine_that_is_not_there_cannot(http: EngineHttp, peer: Peer) 
 
 async def test_an_engine_on_another_machine_is_not_asked(http: EngineHttp) -> None:
     with pytest.raises(NotSupported, match="not on this machine"):
-        await load_for("llama.cpp", http, CLOCK, "http://192.0.2.1:8080").prepare()
+        await load_for("llama.cpp", http, CLOCK, "http://192.0.2.1:8080", "", 20).prepare()
 
 
 @pytest.mark.parametrize("answer", [reply(HTML), reply(b"[]"), reply(b"{}", 500), b"nonsense"])
@@ -150,7 +150,7 @@ async def test_cancelled_it_hangs_up_so_that_the_engine_stops(http: EngineHttp, 
 
 def test_engines_without_a_load_are_named(http: EngineHttp) -> None:
     with pytest.raises(NotSupported, match="'comfyui'"):
-        load_for("comfyui", http, CLOCK, "http://127.0.0.1:8188")
+        load_for("comfyui", http, CLOCK, "http://127.0.0.1:8188", "", 20)
 
 
 @pytest.mark.parametrize(("model", "tokens"), [("", 256), ("smollm2", 0), ("smollm2", 1_000_000)])
@@ -183,4 +183,4 @@ class TestSimulatedOllama:
 
     async def test_a_model_that_it_has_not_is_not_supported(self, http: EngineHttp, endpoint: str) -> None:
         with pytest.raises(NotSupported, match="model 'large' not found"):
-            await load_for("ollama", http, CLOCK, endpoint, "large").prepare()
+            await load_for("ollama", http, CLOCK, endpoint, "large", 20).prepare()

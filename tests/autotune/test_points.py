@@ -1,8 +1,10 @@
 """The settings that a sweep tries."""
 
+import json
+
 import pytest
 
-from gpusupervisor.autotune.points import Point, steps, subsample, sweep
+from gpusupervisor.autotune.points import Point, profile_document, steps, subsample, sweep
 
 
 def test_both_ends_of_a_range_are_tried() -> None:
@@ -45,3 +47,14 @@ def test_nothing_cannot_be_chosen_from_or_chosen(values: list[int], count: int) 
 def test_the_gentlest_points_come_first() -> None:
     assert sweep([300, 200, 300], [60, 0]) == (Point(200, 0), Point(300, 0), Point(200, 60), Point(300, 60))
     assert sweep([300, 200]) == (Point(200), Point(300))
+
+
+def test_a_point_takes_the_place_of_its_own_settings_in_a_stored_profile() -> None:
+    stored = {"power-limit": "450W", "persistence": True, "offsets": {"graphics": 5, "memory": 500}}
+    assert json.loads(profile_document(Point(300_000, 60), json.dumps(stored))) == {
+        "power-limit": "300000mW",
+        "persistence": True,
+        "offsets": {"graphics": 60, "memory": 500},
+    }
+    assert json.loads(profile_document(Point(300_000), json.dumps(stored)))["offsets"] == stored["offsets"]
+    assert json.loads(profile_document(Point(300_500))) == {"power-limit": "300500mW"}

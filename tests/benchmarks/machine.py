@@ -10,11 +10,14 @@ from types import TracebackType
 
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
+from gpusupervisor.autotune.run import Rules
+from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.reader import NvmlReader
+from gpusupervisor.hardware_client import HardwareClient
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
@@ -140,6 +143,7 @@ class Machine:
             AutomaticSwitch(None, True),
             lambda event: self.events.append((time.perf_counter(), event)),
             self._tasks,
+            Autotuner(HardwareClient(), self._http, self.clock, Rules()),
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

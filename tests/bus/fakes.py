@@ -10,7 +10,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.arbitration.situation import PlanResult, ReleasePlan
 from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
-from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult
+from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.models.load import LoadResult
@@ -52,6 +52,15 @@ class FakeController:
         if tenant == "nobody":
             raise NoSuchTenant("No tenant is called 'nobody'")
         return make_result()
+
+    async def autotune(self, gpu: str, wish: TuningWish) -> Work:
+        self._note("autotune", gpu, wish)
+
+        async def work(_report: Report) -> object:
+            await self.gate.wait()
+            return None
+
+        return work
 
     async def reload(self) -> None:
         self._note("reload")

@@ -1,5 +1,6 @@
 """Fans and profiles on the bus: what an applet can grey out, who may, and what reaches the helper."""
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 from gpusupervisor.bus import names
 from gpusupervisor.bus.control_views import fans_view, profile_view
 from gpusupervisor.clock import UNKNOWN
-from gpusupervisor.controls import Controls, FanWish
+from gpusupervisor.controls import Controls, FanWish, TuningWish
 from gpusupervisor.errors import NotSupported
+from gpusupervisor.jobs import Jobs
 from gpusupervisor.state import State
 from tests.bus.builders import CARD, EPOCH, make_controls, make_state
 from tests.bus.conftest import Client, PrivateBus, Starter
-from tests.bus.fakes import FakeHardware, FixedAuthority
+from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
 GPU = names.gpu_path(CARD)
 CALLS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
@@ -28,6 +30,7 @@ CALLS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("Profile", "Apply", ("s", "{}"), names.ACTION_CONTROL_PROFILE),
     ("Profile", "Reset", (), names.ACTION_CONTROL_PROFILE),
     ("Profile", "CheckDrift", (), names.ACTION_CONTROL_PROFILE),
+    ("Profile", "Autotune", ("sa{sv}", "ollama", "0"), names.ACTION_CONTROL_PROFILE),
 )
 
 
@@ -93,7 +96,7 @@ async def test_all_is_there_to_be_read(start: Starter, shared_bus: PrivateBus) -
 
 
 async def test_every_method_asks_first_and_then_does_it(
-    start: Starter, shared_bus: PrivateBus, hardware: FakeHardware
+    start: Starter, shared_bus: PrivateBus, hardware: FakeHardware, controller: FakeController
 ) -> None:
     authority = FixedAuthority()
     service = await start(lambda _bus: authority)
@@ -105,10 +108,13 @@ async def test_every_method_asks_first_and_then_does_it(
     assert hardware.calls[3] == ("set_fan", CARD, 0, FanWish("fixed", 60))
     assert hardware.calls[4] == ("set_fan", CARD, 0, FanWish("curve", points=((40, 30), (80, 100))))
     assert hardware.calls[5] == ("try_profile", CARD, "{}", 30_000_000)
-    assert len(hardware.calls) == len(CALLS)
+    assert len(hardware.calls) == len(CALLS) - 1
+    assert controller.calls == [("autotune", CARD, TuningWish("ollama"))]
 
 
-async def test_who_may_not_gets_no_further(start: Starter, shared_bus: PrivateBus, hardware: FakeHardware) -> None:
+async def test_who_may_not_gets_no_further(
+    start: Starter, shared_bus: PrivateBus, hardware: FakeHardware, controller: FakeController
+) -> None:
     service = await start(lambda _bus: FixedAuthority(allow=False))
     service.publish(with_controls(make_controls()))
     for interface, member, arguments, _ in CALLS:
@@ -116,7 +122,7 @@ async def test_who_may_not_gets_no_further(start: Starter, shared_bus: PrivateBu
         assert refused.status != 0, member
     nonsense = ("SetCurve", "ua(uu)a{sv}", "0", "0", "1", "file", "s", "/etc/shadow")
     assert "denied" in (await shared_bus.call(GPU, "Fans", *nonsense)).errors, "not even told what is wrong with it"
-    assert hardware.calls == []
+    assert hardware.calls == controller.calls == []
 
 
 async def test_an_option_that_there_is_not_is_refused(
@@ -129,6 +135,36 @@ async def test_an_option_that_there_is_not_is_refused(
     assert hardware.calls == []
     assert (await shared_bus.call(GPU, "Fans", *call, "hysteresis", "u", "5")).status == 0
     assert hardware.calls[0][3] == FanWish("curve", points=((40, 30), (80, 100)), options={"hysteresis": 5})
+
+
+async def test_a_sweep_is_a_job_of_whoever_asks_for_it(
+    start: Starter, shared_bus: PrivateBus, controller: FakeController, jobs: Jobs
+) -> None:
+    service = await start()
+    service.publish(with_controls(make_controls()))
+    controller.gate.clear()
+    options = ("5", "model", "s", "llama3", "steps", "u", "3", "tokens", "u", "64", "tolerance", "u", "10")
+    begun = await shared_bus.call(
+        GPU, "Profile", "Autotune", "sa{sv}", "ollama", *options, "clock-offsets", "ai", "2", "0", "50"
+    )
+    assert begun.json == [names.job_path(1)]
+    assert controller.calls == [("autotune", CARD, TuningWish("ollama", "llama3", 3, 64, 10, (0, 50)))]
+    [job] = jobs.list()
+    assert (job.kind, job.target, job.owner, job.state) == ("autotune", CARD, os.getuid(), "running")
+    controller.gate.set()
+
+
+@pytest.mark.parametrize("option", [("speed", "s", "fast"), ("steps", "s", "3"), ("clock-offsets", "au", "1", "5")])
+async def test_an_option_of_a_sweep_that_there_is_not_is_refused(
+    option: tuple[str, ...], start: Starter, shared_bus: PrivateBus, controller: FakeController
+) -> None:
+    service = await start()
+    service.publish(with_controls(make_controls()))
+    refused = await shared_bus.call(GPU, "Profile", "Autotune", "sa{sv}", "ollama", "1", *option)
+    assert "allowed: model (s), steps (u), tokens (u), tolerance (u), clock-offsets (ai)" in refused.errors
+    long = await shared_bus.call(GPU, "Profile", "Autotune", "sa{sv}", "ollama", "1", "model", "s", "x" * 257)
+    assert "256 printable characters" in long.errors
+    assert controller.calls == []
 
 
 async def test_the_helpers_error_is_the_callers(start: Starter, client: Client, hardware: FakeHardware) -> None:

@@ -55,7 +55,7 @@ def test_a_curve_so_far_has_no_proposal() -> None:
 
 def test_a_whole_curve_proposes_a_point_and_the_profile_that_sets_it() -> None:
     best = measured(285_500, offset=-30)
-    shown = result_details(Tuning("token", 5, (best,), best))
+    shown = result_details(Tuning("token", 5, (best,), best, profile_document(best.point)))
     assert bare(shown["proposal"]) == bare(shown["curve"])[0]
     assert bare(shown["proposal"])["offset_graphics"] == -30
     profile, findings = check_profile(json.loads(shown["profile"].value))

@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 from gpusupervisor.simulation.engines.launch import PACKAGE, environment
 from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
+from gpusupervisor.tenants.catalog import SHIPPED as DEFINITIONS
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.notify_socket import NotifySocket
 
 T = TypeVar("T")
 PATIENCE = 15.0
 QUICK = 'interval = "100ms"\nidle-interval = "100ms"\nreserve = "0"\n'
-SHIPPED = ("ollama", "comfyui", "desktop", "llama-server", "vllm")
+SHIPPED = tuple(path.stem for path in DEFINITIONS.glob("*.toml"))
 
 
 def wait_until(probe: Callable[[], T], what: str, within: float = PATIENCE) -> T:
@@ -130,6 +131,7 @@ class Station:
         self.describe(dict.fromkeys(SHIPPED, ""))  # an empty file masks: nothing of this machine is probed
         self._engines: list[Engine] = []
         self._daemons: list[Daemon] = []
+        self._helpers: list[subprocess.Popen[bytes]] = []
 
     def describe(self, files: Mapping[str, str]) -> None:
         """Write tenant files."""
@@ -151,11 +153,32 @@ class Station:
         assert line, f"the simulated {name} did not come up"
         return engine
 
-    def daemon(self) -> Daemon:
+    def helper(self) -> "subprocess.Popen[bytes]":
+        """Start a helper, again with what an earlier one left, and wait until it is ready."""
+        folder = self.folder / "helper"
+        for name in ("state", "runtime"):
+            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        command = [
+            sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", "--card", str(self.card.directory),
+            "--tenants", str(self.tenants), "--folder", str(folder), "--bus", self.bus.address,
+        ]  # fmt: skip
+        systemd = NotifySocket()
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env={**self._environment(), "NOTIFY_SOCKET": systemd.address}, stderr=log
+            )
+        self._helpers.append(process)
+        try:
+            systemd.wait_for(lambda told: "READY=1" in told, "READY=1 of the helper", 0)
+        finally:
+            systemd.close()
+        return process
+
+    def daemon(self, *arguments: str) -> Daemon:
         """Start a supervisor."""
         command = [
             sys.executable, "-m", "gpusupervisor.simulation.daemon", "--card", str(self.card.directory),
-            "--tenants", str(self.tenants), "--settings", str(self.settings), "--bus", self.bus.address,
+            "--tenants", str(self.tenants), "--settings", str(self.settings), "--bus", self.bus.address, *arguments,
         ]  # fmt: skip
         number = len(self._daemons)
         variables = {**self._environment(), "STATE_DIRECTORY": str(self.state)}
@@ -173,6 +196,9 @@ class Station:
         """End everything."""
         for daemon in self._daemons:
             daemon.close()
+        for helper in self._helpers:
+            helper.kill()
+            helper.wait()
         for engine in self._engines:
             engine.process.terminate()
         for engine in self._engines:

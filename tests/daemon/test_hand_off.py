@@ -276,3 +276,17 @@ async def test_an_application_that_a_file_describes_is_a_tenant_and_gives_its_me
     assert step["freed"] == 4 * GIB - (200 << 20)
     assert 1_000_000 <= step["duration"] < 3_000_000
     await observer.sees_tenant("renderbox", "its floor is learned", Floor=lambda floor: floor == 200 << 20)
+
+
+async def test_a_plan_is_logged_before_anybody_is_asked(loaded_scene: Scene, observer: Observer) -> None:
+    logs: list[str] = []
+    loaded_scene.proxy.before_release = lambda: logs.append(loaded_scene.daemon.log)
+    before = len(loaded_scene.daemon.log)
+    await observer.release("ollama")
+    made, started = logs[0][before:].splitlines()
+    assert "(release): Ask ollama for 13.0 GiB" in made
+    assert "Steps: ollama (" in made
+    assert started.endswith(" is carried out")
+    _, _, step, ended = loaded_scene.daemon.log[before:].splitlines()
+    assert ": ollama freed, 13.0 GiB in " in step
+    assert " ended, satisfied: 13.0 GiB came back in " in ended

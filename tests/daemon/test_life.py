@@ -199,3 +199,13 @@ def test_the_watchdog_is_fed_at_every_tick_and_nothing_else_is_said_again(lonely
     assert max(after - before for before, after in itertools.pairwise(fed_at)) < 2
     assert daemon.systemd.messages.count("READY=1") == 1
     assert len(daemon.systemd.statuses()) == len(set(daemon.systemd.statuses())) == 1
+
+
+def test_a_quiet_day_is_quiet_in_the_log(lonely_station: Station) -> None:
+    daemon = lonely_station.daemon().wait_ready()
+    daemon.wait_status("healthy")
+    daemon.wait_ticks(2)
+    before = daemon.log
+    assert "<6>gpusupervisor" in before
+    daemon.wait_ticks(20)
+    assert daemon.log == before

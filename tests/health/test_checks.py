@@ -17,6 +17,7 @@ from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.checks import (
     LISTED,
     check_configuration,
+    check_declarations,
     check_driver,
     check_gpus,
     check_helper,
@@ -203,3 +204,15 @@ def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> No
     assert check_helper(Sight("missing"), only_ports).state == "skipped"
     assert check_helper(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
     assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"
+
+
+def test_a_unit_that_declares_nonsense_is_named() -> None:
+    assert check_declarations(()) == ()
+    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"))
+    assert (one.id, one.state, one.summary) == (
+        "declaration-1", "degraded", "unit a.service: GPUSUPERVISOR_PRIORITY: is high",
+    )  # fmt: skip
+    assert two.id == "declaration-2"
+    assert says_everything(one)
+    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)))
+    assert (len(many), many[-1].summary) == (LISTED + 1, "7 more problems")

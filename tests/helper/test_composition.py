@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from dbus_fast import Message, MessageType
@@ -15,7 +17,7 @@ from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.helper.interface import HELPER
 from gpusupervisor.simulation.nvml import Board, FanState, SimulatedGpu
 from tests.bus.conftest import NOBODY
-from tests.helper.conftest import CARD, Bench, eventually
+from tests.helper.conftest import CARD, Bench, bare, eventually
 from tests.helper.test_sleep import FakeLogind
 
 GPU = CARD.uuid
@@ -26,6 +28,7 @@ AUTOMATIC = (GPU, "0", "automatic", "0", "0", "0")
 CALLS: dict[str, tuple[str, ...]] = {
     "Facts": ("a(ut)", "0"),
     "State": (),
+    "ReadSensors": ("s", GPU),
     "SetFan": (SET_FAN, GPU, "0", "fixed", "60", "0", "0"),
     "TryProfile": ("sst", GPU, '{"power-limit": "300W"}', "5000000"),
     "Confirm": ("s", GPU),
@@ -206,6 +209,38 @@ async def test_a_laptop_is_told_that_it_has_no_fans_to_set(bench: Bench) -> None
     assert by_item["fans"]["support"] == "unsupported"
     assert by_item["power-limit"]["support"] == "read-only"
     assert state["fans"] == []
+
+
+async def test_sensors_are_read_with_the_xids_and_the_trial_so_far(bench: Bench) -> None:
+    bench.start()
+
+    async def read() -> dict[str, Any]:
+        return dict(bare((await bench.ask("ReadSensors", "s", GPU)).json[0]))
+
+    bench.card.change_board(GPU, power=400_000)
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    first = await read()
+    assert before <= first["at"] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    told = ("power", "temperature", "power_limit", "offset_graphics", "xid_count", "xids")
+    assert [first[name] for name in told] == [400_000, 50, 450_000, 0, 0, []]
+    assert "trial_ends" not in first
+    assert (await bench.ask("TryProfile", "sst", GPU, '{"power-limit": "300W"}', "60000000")).status == 0
+    bench.card.raise_xid(GPU, 13)
+    second = await read()
+    assert [second[name] for name in ("power", "power_limit", "xid_count", "xids")] == [300_000, 300_000, 1, [13]]
+    assert "sw-power-cap" in second["reasons"]
+    assert second["trial_ends"] - second["at"] <= 60_000_000
+    used = (second["energy"] - first["energy"]) / (second["at"] - first["at"]) * 1_000_000
+    assert 299_000 < used < 401_000, "mW, the mean"
+    await eventually(lambda: power(bench) == 450_000, "an Xid ends a trial")
+    assert "trial_ends" not in await read()
+
+
+async def test_what_the_driver_does_not_tell_is_left_out(bench: Bench) -> None:
+    bench.card.change_board(GPU, architecture=4, offset_ranges={}, power_range=None, sensor_reads=0)
+    bench.start()
+    told = (await bench.ask("ReadSensors", "s", GPU)).json[0]
+    assert told.keys() == {"at", "power", "reasons", "xid_count", "xids"}
 
 
 async def test_an_xid_right_after_applying_has_the_profile_distrusted(bench: Bench) -> None:

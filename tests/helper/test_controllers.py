@@ -10,6 +10,7 @@ import pytest
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import GpuUnavailable
 from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.helper import control
 from gpusupervisor.helper.control import GpuEvent
 from gpusupervisor.helper.controllers import Controls, Folders
 from gpusupervisor.helper.values import FanSetting, Profile
@@ -167,3 +168,34 @@ async def test_a_driver_that_cannot_list_gpus_is_an_error_with_its_reason(
     async with running(tmp_path, sysfs) as station:
         with pytest.raises(GpuUnavailable, match="Driver not loaded"):
             await station.controls.look()
+
+
+async def test_nvml_stays_open_while_a_gpu_is_watched_for_it_alone_tells_of_xids(
+    tmp_path: Path, sysfs: FakeSysfs, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "WATCHED", 200_000)
+    async with running(tmp_path, sysfs) as station:
+        assert (await station.controls.watch(GPU)).xids == ()
+        assert world.references == 1, "nothing is held, but it was looked at"
+        world.gpus[0].xids += [13, 31]
+        moment = await station.controls.watch(GPU)
+        assert (moment.xid_count, moment.xids) == (2, (13, 31))
+        assert (await station.controls.watch(GPU)).xid_count == 2
+        await eventually(lambda: world.references == 0, "nobody looks any more, so the GPU may sleep")
+
+
+async def test_a_gpu_given_away_is_not_watched(tmp_path: Path, sysfs: FakeSysfs, world: World) -> None:
+    async with running(tmp_path, sysfs) as station:
+        await station.controls.watch(GPU)
+        await station.controls.detach(GPU)
+        assert world.references == 0
+        with pytest.raises(GpuUnavailable, match="given away"):
+            await station.controls.watch(GPU)
+
+
+async def test_a_gpu_that_fails_while_it_is_watched_is_said_to(tmp_path: Path, sysfs: FakeSysfs, world: World) -> None:
+    async with running(tmp_path, sysfs) as station:
+        await station.controls.watch(GPU)
+        world.gpus[0].lost = True
+        with pytest.raises(GpuUnavailable, match="cannot be read"):
+            await station.controls.watch(GPU)

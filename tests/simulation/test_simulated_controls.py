@@ -141,6 +141,22 @@ def test_clocks_follow_what_is_set(world: World) -> None:
     assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle()) == pynvml.nvmlClocksEventReasonSwPowerCap
 
 
+def test_energy_grows_with_the_power_that_is_drawn(world: World) -> None:
+    moment = [100.0]
+    world.time = lambda: moment[0]
+    board = world.gpus[0].board
+    board.power = 400_000
+    begun = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle())
+    moment[0] += 2
+    pynvml.nvmlDeviceSetPowerManagementLimit(handle(), 300_000)
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(handle()) - begun == 800_000, "mJ"
+    moment[0] += 1
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(handle()) - begun == 1_100_000
+    board.architecture = 4
+    with pytest.raises(pynvml.NVMLError_NotSupported):
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(handle())
+
+
 def test_performance_states_and_architecture_are_told(world: World) -> None:
     assert pynvml.nvmlDeviceGetSupportedPerformanceStates(handle()) == [0, 2, 3, 5, 8]
     assert pynvml.nvmlDeviceGetPerformanceState(handle()) == 0

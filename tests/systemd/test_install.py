@@ -48,6 +48,7 @@ def test_every_file_lies_where_distributions_put_it(staged: Path) -> None:
         "usr/lib/systemd/system/gpusupervisor-helper.service",
         "usr/lib/sysusers.d/gpusupervisor.conf",
         "usr/lib/tmpfiles.d/gpusupervisor.conf",
+        "usr/lib/systemd/catalog/gpusupervisor.catalog",
         "usr/share/dbus-1/system.d/org.gpusupervisor1.conf",
         "usr/share/dbus-1/system-services/org.gpusupervisor1.service",
         "usr/share/dbus-1/system.d/org.gpusupervisor1.Helper.conf",
@@ -87,6 +88,7 @@ def test_a_local_prefix_uses_the_only_places_that_the_bus_and_polkit_read(tmp_pa
     files = files_below(tmp_path)
     assert {
         "usr/local/lib/systemd/system/gpusupervisor.service",
+        "usr/local/lib/systemd/catalog/gpusupervisor.catalog",
         "usr/local/share/dbus-1/system-services/org.gpusupervisor1.service",
         "etc/dbus-1/system.d/org.gpusupervisor1.conf",
         "usr/share/polkit-1/actions/org.gpusupervisor1.policy",

@@ -96,3 +96,37 @@ def test_nobody_is_asked_at_an_address_where_another_tenant_is() -> None:
     both = census([boxed, OLLAMA], gpu(processes={7: GIB, 11: GIB}))
     assert both.tenants["ollama@3f2a3f2a3f2a"].endpoint == ""
     assert both.tenants["ollama"].endpoint == "http://127.0.0.1:11434"
+
+
+def test_who_shares_a_usual_port_with_others_is_asked_there_only_while_something_of_it_is_there() -> None:
+    nobody = census([], gpu())
+    assert {each.id for each in nobody.tenants.values() if each.endpoint} == {"ollama", "comfyui"}
+    whisper = who(7, "/usr/bin/whisper-server -m m")
+    one = census([whisper], gpu(processes={7: GIB})).tenants
+    assert (one["whisper-server"].endpoint, one["llama-server"].endpoint) == ("http://127.0.0.1:8080", "")
+
+
+def test_of_two_engines_that_would_be_at_the_same_port_the_one_known_to_be_there_is_asked() -> None:
+    whisper, llama = who(7, "/usr/bin/whisper-server -m m"), who(8, "/usr/bin/llama-server -m m")
+    unsure = census([whisper, llama], gpu(processes={7: GIB, 8: GIB})).tenants
+    assert (unsure["whisper-server"].endpoint, unsure["llama-server"].endpoint) == ("", "")
+    listening = who(8, "/usr/bin/llama-server -m m", ports=(8080,))
+    sure = census([whisper, listening], gpu(processes={7: GIB, 8: GIB})).tenants
+    assert (sure["whisper-server"].endpoint, sure["llama-server"].endpoint) == ("", "http://127.0.0.1:8080")
+
+
+def test_a_process_that_names_another_address_is_there_and_another_machine_is_not_asked_for_it() -> None:
+    here = who(7, "/usr/bin/llama-server -m m --host ::1")
+    found = census([here], gpu(processes={7: GIB})).tenants["llama-server"]
+    assert (found.endpoint, found.endpoint_is_written) == ("http://[::1]:8080", False)
+    away = who(7, "/usr/bin/ollama runner --model /m", cgroup="/system.slice/ollama.service",
+               variables={"OLLAMA_HOST": "http://gpu.example"})  # fmt: skip
+    found = census([away], gpu(processes={7: GIB})).tenants["ollama"]
+    assert (found.endpoint, found.endpoint_is_written) == ("http://gpu.example:80", False)
+
+
+def test_a_worker_is_asked_at_the_host_that_its_server_names() -> None:
+    server = who(5, "/v/bin/python3 /v/bin/vllm serve m --host ::1")
+    engine = who(7, "VLLM::EngineCore", parents=[server])
+    found = census([engine, server], gpu(processes={7: GIB})).tenants["vllm"]
+    assert found.endpoint == "http://[::1]:8000"

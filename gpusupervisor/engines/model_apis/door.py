@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError
+from gpusupervisor.engine_http.keys import Header
 from gpusupervisor.engines.model_apis.listing import Reply
 from gpusupervisor.foreign_text import harmless
 
@@ -40,15 +41,19 @@ class Door:
 
     http: EngineHttp
     endpoint: str
+    headers: tuple[Header, ...] = ()
+    """Sent with everything: its keys."""
 
-    async def get(self, path: str, *, remote: bool = True) -> Answer:
+    async def get(self, path: str) -> Answer:
         """A passive look. Raises HttpError."""
-        return await self.http.request("GET", self.endpoint, path, timeout=TIMEOUT, remote=remote, largest=LARGEST)
+        return await self.http.request(
+            "GET", self.endpoint, path, timeout=TIMEOUT, headers=self.headers, remote=True, largest=LARGEST
+        )
 
     async def order(self, verb: str, path: str, body: object = None, *, timeout: int = ACTION_TIMEOUT) -> Reply:  # noqa: ASYNC109
         """Send what changes something, on this machine only. Never raises for what the engine does."""
         data = None if body is None else json.dumps(body).encode()
-        headers = () if body is None else (("Content-Type", "application/json"),)
+        headers = self.headers if body is None else (("Content-Type", "application/json"), *self.headers)
         try:
             answer = await self.http.request(verb, self.endpoint, path, timeout=timeout, body=data, headers=headers)
         except HttpError as error:
@@ -63,7 +68,7 @@ def refusal(answer: Answer) -> Reply:
     if _OUT_OF_MEMORY.search(text):
         return Reply("out-of-memory", said)
     if answer.status in (401, 403):
-        return Reply("refused", "it wants a key or a password for that, which gpusupervisor does not have")
+        return Reply("refused", "it wants a key for that: name its file in the tenant file, under [endpoint.headers]")
     return Reply("refused", f"it answered with status {answer.status}" + (f": {said}" if said else ""))
 
 
@@ -88,7 +93,7 @@ class Reading:
             if answer.status in absent:
                 return None
             if answer.status in (401, 403):
-                raise BadAnswer("wants a key or a password")
+                raise BadAnswer("wants a key: name its file in the tenant file, under [endpoint.headers]")
             if not answer.ok:
                 raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}")
             parsed = await asyncio.to_thread(answer.json) if len(answer.body) > _PARSED_ASIDE else answer.json()

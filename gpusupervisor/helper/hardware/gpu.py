@@ -103,6 +103,11 @@ class GpuHardware:
         told = self._handle.try_ask("nvmlDeviceGetPowerUsage")
         return None if told is None else int(told)
 
+    def energy(self) -> int | None:
+        """mJ since the driver was loaded; None where the card does not count it (before Volta)."""
+        told = self._handle.try_ask("nvmlDeviceGetTotalEnergyConsumption")
+        return None if told is None else int(told)
+
     def offset(self, domain: ClockDomain) -> int:
         """MHz at P-state 0, as the driver reports it: always 0 where that is `unverifiable`."""
         told = ClockOffset.of(domain)

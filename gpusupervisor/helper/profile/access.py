@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 
+from gpusupervisor.clock import Clock
 from gpusupervisor.gpu.errors import DriverError
 from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.helper.hardware.gpu import GpuHardware
+from gpusupervisor.helper.hardware.sensors import read_sensors
 from gpusupervisor.helper.hardware.session import HardwareSession
 from gpusupervisor.helper.profile.card import Card, Result
+from gpusupervisor.helper.values import Sensors
 
 DEADLINE = 5.0
 """Seconds; the first call may have to wake the GPU."""
@@ -24,11 +28,15 @@ class NvmlAccess:
         """Counts how often NVML was initialised."""
         return self._session.generation
 
+    async def read_sensors(self, clock: Clock) -> Sensors:
+        """What its sensors tell now; raises a CardError."""
+        return await self._thread.call(self._run, lambda gpu: read_sensors(gpu, clock), deadline=DEADLINE)
+
     async def ask(self, work: Callable[[Card], Result]) -> Result:
         """Run `work` with the card; raises a CardError."""
         return await self._thread.call(self._run, work, deadline=DEADLINE)
 
-    def _run(self, work: Callable[[Card], Result]) -> Result:
+    def _run(self, work: Callable[[GpuHardware], Result]) -> Result:
         try:
             return work(self._session.gpu(self._gpu))
         except DriverError as error:

@@ -1,7 +1,6 @@
 """The stored profile of one GPU at hand: the same in memory and on disk, written without holding up the event loop."""
 
 import asyncio
-import logging
 
 from gpusupervisor.helper.profile.apply import Applied
 from gpusupervisor.helper.profile.items import items, overlay, part
@@ -9,8 +8,8 @@ from gpusupervisor.helper.profile.record import Record
 from gpusupervisor.helper.profile.store import ProfileStore, StoreError
 from gpusupervisor.helper.profile.trial import Trial
 from gpusupervisor.helper.values import Profile
-
-_LOG = logging.getLogger(__name__)
+from gpusupervisor.journal.entry import write
+from gpusupervisor.journal.messages.hardware import ProfileNotStored
 
 
 class ProfileMemory:
@@ -60,7 +59,7 @@ class ProfileMemory:
     def complain(self, error: StoreError) -> None:
         """Say what the disk did."""
         self.problem = str(error)
-        _LOG.warning("%s", error)
+        write(ProfileNotStored(self._gpu, str(error)))
 
     def known(self) -> Profile:
         """What was set in this boot and cannot be read."""

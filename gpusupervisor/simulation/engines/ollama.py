@@ -1,8 +1,9 @@
 """A simulated Ollama: its HTTP, its keep-alive, and a runner process for each loaded model.
 
 A model is loaded with as much of it in VRAM as is free (`size_vram` below `size`: it spilled). A generation takes
-`options.num_predict` tokens at `--tokens-per-second`. POST /simulation/out-of-memory with a `count` has so many loads
-from then on fail as they do when the driver refuses the memory.
+`options.num_predict` tokens at `--tokens-per-second`, or slower where a power limit holds the card's clock down.
+POST /simulation/out-of-memory with a `count` has so many loads from then on fail as they do when the driver refuses
+the memory.
 """
 
 import argparse
@@ -138,12 +139,14 @@ class Ollama:
         try:
             piece = {"model": asked, "created_at": timestamp(time.time_ns()), "response": "…", "done": False}
             yield json.dumps(piece).encode() + b"\n"
+            begun = time.monotonic_ns()
             with suppress(ConnectionError):  # the runner was killed
                 await post(model.port, "/completion", json.dumps({"n_predict": tokens}).encode())
+            took = time.monotonic_ns() - begun
         finally:
             model.running -= 1
             self._keep(model)
-        yield json.dumps({**_answer(asked, "stop"), "eval_count": tokens}).encode() + b"\n"
+        yield json.dumps({**_answer(asked, "stop"), "eval_count": tokens, "eval_duration": took}).encode() + b"\n"
 
     async def _load(self, name: str, keep_alive: float, *, for_request: bool = False) -> LoadedModel:
         """The model, loaded now if it was not; one at a time, as Ollama's scheduler does."""

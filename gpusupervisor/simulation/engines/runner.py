@@ -66,7 +66,7 @@ class Runner:
             return json_response({"error": {"code": 400, "message": "n_predict is missing"}}, 400)
         async with self._slot:
             self._vram.hold(self._arguments.vram, sm=SM_AT_WORK)
-            await asyncio.sleep(tokens / self._arguments.tokens_per_second)
+            await asyncio.sleep(tokens / self._arguments.tokens_per_second / self._vram.speed())
             self._vram.hold(self._arguments.vram)
         return json_response({"content": "…", "tokens_predicted": tokens, "stop": True})
 

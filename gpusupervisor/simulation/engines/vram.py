@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gpusupervisor.simulation.nvml.allocation import Allocation
 from gpusupervisor.simulation.nvml.card_world import CardWorld
+from gpusupervisor.simulation.nvml.power_handlers import running_at
 
 
 class Vram:
@@ -32,6 +33,12 @@ class Vram:
         self._world.refresh()
         (gpu,) = (gpu for gpu in self._world.gpus if gpu.uuid == self.uuid)
         return max(0, gpu.total - gpu.reserved - gpu.used())
+
+    def speed(self) -> float:
+        """How fast the card lets it work: 1 for the clocks of its load, less under a power limit that holds them."""
+        self._world.refresh()
+        (gpu,) = (gpu for gpu in self._world.gpus if gpu.uuid == self.uuid)
+        return running_at(gpu.board, self._world.settings_of(gpu), "graphics") / gpu.board.clocks["graphics"]
 
     def hold_what_fits(self, size: int, sm: int = 0) -> int:
         """Hold so many bytes, or as many of them as are free; returns how many."""

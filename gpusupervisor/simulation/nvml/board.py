@@ -112,6 +112,16 @@ class Settings:
         return cls(**{**text, "fans": [FanState(**fan) for fan in text["fans"]], "locked_clocks": locked})
 
 
+def power_limit(board: Board, settings: Settings) -> int:
+    """mW that are allowed."""
+    return board.power_default if settings.power_limit is None else settings.power_limit
+
+
+def power_drawn(board: Board, settings: Settings) -> int:
+    """mW that the load takes within what is allowed."""
+    return min(board.power, power_limit(board, settings))
+
+
 def fan_speed(board: Board, settings: Settings, index: int, now: float) -> int:
     """Percent at which a fan runs now; above 100 when the driver overrides because it is hot."""
     fan = settings.fans[index]

@@ -61,6 +61,7 @@ class CardWorld(World):
 
     def refresh(self) -> None:
         """Take in what changed in the directory, and who has died."""
+        super().refresh()
         with self.lock:
             changed = self._follow_card()
             changed |= self._follow_allocations()
@@ -104,6 +105,7 @@ class CardWorld(World):
     def _adopt(self, card: Card) -> None:
         if card.generation != self.generation:
             self.references = 0
+            self._energy.clear()
         self.generation = card.generation
         self.gpus = [_FollowedGpu(**vars(gpu)) for gpu in card.gpus]
         self.driver = card.driver

@@ -2,7 +2,7 @@
 
 import pynvml
 
-from gpusupervisor.simulation.nvml.board import Board, Settings
+from gpusupervisor.simulation.nvml.board import Board, Settings, power_drawn, power_limit
 from gpusupervisor.simulation.nvml.handles import gpu_of
 from gpusupervisor.simulation.nvml.library import Handler, SimulatedLibrary, nvml
 from gpusupervisor.simulation.nvml.marshalling import Answer, Argument, number, target
@@ -10,12 +10,10 @@ from gpusupervisor.simulation.nvml.world import SimulatedGpu
 
 OFFSETS = (555, 42, 2)
 CLOCKS = {0: "graphics", 2: "memory"}
+VOLTA = 5
+"""nvmlDeviceArchitecture_t: older cards do not count their energy."""
 UNKNOWN_STATE = 32
 ARRAY_STATES = 16
-
-
-def _limit(board: Board, settings: Settings) -> int:
-    return board.power_default if settings.power_limit is None else settings.power_limit
 
 
 def _power_board(library: SimulatedLibrary, handle: Argument, function: str) -> tuple[SimulatedGpu, tuple[int, int]]:
@@ -28,13 +26,21 @@ def _power_board(library: SimulatedLibrary, handle: Argument, function: str) -> 
 @nvml("nvmlDeviceGetPowerUsage")
 def _usage(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
     gpu = gpu_of(library, handle, "nvmlDeviceGetPowerUsage")
-    target(out).value = min(gpu.board.power, _limit(gpu.board, library.world.settings_of(gpu)))
+    target(out).value = power_drawn(gpu.board, library.world.settings_of(gpu))
+
+
+@nvml("nvmlDeviceGetTotalEnergyConsumption")
+def _energy(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
+    gpu = gpu_of(library, handle, "nvmlDeviceGetTotalEnergyConsumption")
+    if gpu.board.architecture < VOLTA:
+        raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    target(out).value = library.world.energy_of(gpu)
 
 
 def _limit_handler(function: str) -> Handler:
     def handler(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
         gpu, _ = _power_board(library, handle, function)
-        target(out).value = _limit(gpu.board, library.world.settings_of(gpu))
+        target(out).value = power_limit(gpu.board, library.world.settings_of(gpu))
 
     return handler
 
@@ -153,7 +159,7 @@ def running_at(board: Board, settings: Settings, clock: str) -> int:
     speed = float(board.clocks[clock] + (offset // 2 if clock == "memory" else offset))
     low, high = settings.locked_clocks.get(clock, (0, board.max_clocks[clock] + max(offset, 0)))
     speed = min(max(speed, low), high)
-    limit = _limit(board, settings)
+    limit = power_limit(board, settings)
     if clock == "graphics" and board.power > limit:
         speed *= (limit / board.power) ** (1 / 3)  # power goes with the cube of the clock, voltage following it
     return round(speed)
@@ -191,7 +197,7 @@ def _reasons_handler(function: str) -> Handler:
         reasons = board.clock_event_reasons
         if settings.locked_clocks:
             reasons |= pynvml.nvmlClocksEventReasonApplicationsClocksSetting
-        if board.power > _limit(board, settings):
+        if board.power > power_limit(board, settings):
             reasons |= pynvml.nvmlClocksEventReasonSwPowerCap
         if board.slowdown is not None and board.temperature >= board.slowdown:
             reasons |= pynvml.nvmlClocksEventReasonHwSlowdown | pynvml.nvmlClocksEventReasonHwThermalSlowdown

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpusupervisor.simulation.nvml.board import ALL_SETTINGS, Board, Settings
+from gpusupervisor.simulation.nvml.board import ALL_SETTINGS, Board, Settings, power_drawn
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -104,14 +104,23 @@ class World:
         self.privileged = True
         """False: setters answer NO_PERMISSION."""
         self.time = time.monotonic
-        """Seconds by which fans ramp."""
+        """Seconds by which fans ramp and energy is counted."""
         self.settings: dict[str, Settings] = {}
         """What is set, by UUID; a GPU that is not there has its defaults."""
+        self._energy: dict[str, float] = {}
+        """mJ by UUID, since this world began: another process of the same card counts for itself."""
+        self._counted_at = self.time()
         self._failures: dict[str, deque[int | None]] = {}
         self._released = threading.Condition()
 
     def refresh(self) -> None:
-        """Take in what changed outside; called before every function."""
+        """Take in what changed outside; called before every function, so that energy is counted at the power so far."""
+        with self.lock:
+            now = self.time()
+            passed, self._counted_at = max(0.0, now - self._counted_at), now
+            for gpu in self.gpus:
+                drawn = power_drawn(gpu.board, self.settings_of(gpu))
+                self._energy[gpu.uuid] = self._energy.get(gpu.uuid, 0.0) + drawn * passed
 
     def fail_next(self, function: str, *codes: int | None) -> None:
         """Let the next calls of a function answer these codes, in order; None lets one call pass."""
@@ -148,6 +157,10 @@ class World:
         """What is set on a GPU now."""
         return self.settings.setdefault(gpu.uuid, Settings.of(gpu.board))
 
+    def energy_of(self, gpu: SimulatedGpu) -> int:
+        """mJ that a GPU has used up to the last `refresh`."""
+        return int(self._energy.get(gpu.uuid, 0.0))
+
     @contextlib.contextmanager
     def setting(self, gpu: SimulatedGpu) -> Iterator[Settings]:
         """What is set on a GPU, to be changed."""
@@ -171,6 +184,7 @@ class World:
         with self.lock:
             self.generation += 1
             self.settings.clear()
+            self._energy.clear()
             self.kernel_driver = version or self.kernel_driver
             self.references = 0
 

@@ -50,6 +50,17 @@ def test_the_power_limit_is_clamped_and_read_back(gpu: GpuHardware, settings: Se
     assert gpu.enforced_power_limit() == 480_000
 
 
+def test_energy_is_counted_where_the_card_counts_it(gpu: GpuHardware, board: Board, world: World) -> None:
+    first = gpu.energy()
+    board.architecture = 4
+    assert gpu.energy() is None, "before Volta"
+    board.architecture = 5
+    later = gpu.energy()
+    assert first is not None
+    assert later is not None
+    assert later >= first
+
+
 def test_an_offset_is_told_as_the_driver_snapped_it(gpu: GpuHardware, board: Board) -> None:
     board.offset_step = 8
     assert gpu.set_offset("graphics", 465) == 464

@@ -11,6 +11,7 @@ import pytest
 
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.simulation.engines.launch import Engine, disguised_python
+from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
 from gpusupervisor.tenants.activity.probes.ollama_answers import FOR_EVER, local_models
 from tests.simulation.engines.conftest import CardView, Start
 
@@ -47,6 +48,19 @@ async def test_loading_holds_vram_in_a_runner_of_its_own(start: Start, http: Eng
     port = command_line[command_line.index("--port") + 1]
     slots = await http.get(f"http://127.0.0.1:{port}", "/slots", timeout=SOON)
     assert slots.json() == [{"id": 0, "n_ctx": 4096, "speculative": False, "is_processing": False}]
+
+
+async def test_a_power_limit_that_holds_the_clock_down_makes_it_slower(
+    start: Start, http: EngineHttp, card: Path
+) -> None:
+    SimulatedCard(card).change_board(SimulatedGpu().uuid, power=400_000)
+    ollama = await start("ollama", *OPTIONS)
+    asked = {"model": "small", "prompt": "x", "options": {"num_predict": 10}}
+    _, free = await generate(http, ollama, **asked)
+    SimulatedCard(card).change_board(SimulatedGpu().uuid, power_default=200_000)
+    _, held = await generate(http, ollama, **asked)
+    assert 0.2 <= free["eval_duration"] / 1e9 < 0.25
+    assert 0.2 * 2 ** (1 / 3) <= held["eval_duration"] / 1e9 < 0.3, "the clock goes with the cube root of the power"
 
 
 async def test_what_does_not_fit_spills(start: Start, http: EngineHttp) -> None:

@@ -1,0 +1,128 @@
+"""The kinds of entries about what is wrong, and well again."""
+
+from dataclasses import dataclass
+from logging import ERROR, INFO, WARNING
+
+from gpusupervisor.journal.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class DriverTrouble(Entry):
+    """The driver cannot be used."""
+
+    message_id = "f9a8d103ce924baba5f46afcf4ee5ff9"
+    level = ERROR
+    text = "the driver is {state}: {detail}. {impact} {remedy}"
+    state: str
+    detail: str
+    impact: str
+    remedy: str
+    check: str = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAnswers(Entry):
+    """The driver can be used: at the first look, and after it could not."""
+
+    message_id = "38cc86afa09649eea2cd55a087f4be19"
+    level = INFO
+    text = "driver {version} answers"
+    version: str
+    check: str = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverUpgraded(Entry):
+    """The driver's kernel module is another than its library: only a new process can use it."""
+
+    message_id = "948bf7b89aa64b15a52f565d77734eae"
+    level = WARNING
+    text = "the driver was upgraded: starting anew to load its library"
+    check: str = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLost(Entry):
+    """A GPU cannot be read any more."""
+
+    message_id = "cf019a9d095f476dba1fe22978cdabcc"
+    level = ERROR
+    text = "{gpu_name} ({gpu}) is {state}: {detail}"
+    gpu: str
+    gpu_name: str
+    state: str
+    detail: str
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBack(Entry):
+    """A GPU that could not be read can be read again."""
+
+    message_id = "4996f0d704e2430fa85367c0d1fe33e3"
+    level = INFO
+    text = "{gpu_name} ({gpu}) is back"
+    gpu: str
+    gpu_name: str
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFailed(Entry):
+    """A self-check has begun to fail."""
+
+    message_id = "1d60e8319d28499f8d7a7fab7c394b96"
+    level = ERROR
+    text = "check {check} failed: {summary}. This breaks: {impact}. To do: {remedy}"
+    check: str
+    state: str
+    summary: str
+    impact: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDegraded(Entry):
+    """A self-check says that something does not work as it should."""
+
+    message_id = "feb6f78f8d2d4e3584face768cfb2adc"
+    level = WARNING
+    text = "check {check} is degraded: {summary}. This breaks: {impact}. To do: {remedy}"
+    check: str
+    state: str
+    summary: str
+    impact: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRecovered(Entry):
+    """What a self-check found wrong is well again."""
+
+    message_id = "16c631b930704b859df99a69888acb61"
+    level = INFO
+    text = "check {check} is well again; it was: {summary}"
+    check: str
+    state: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class HelperLost(Entry):
+    """The privileged process does not tell what it controls."""
+
+    message_id = "03b671dcb21347fa8ec66de80cb9f8f2"
+    level = WARNING
+    text = "what is controlled is not known: {detail}"
+    detail: str
+    check: str = "helper"
+
+
+@dataclass(frozen=True, slots=True)
+class HelperBack(Entry):
+    """The privileged process tells again what it controls."""
+
+    message_id = "c0df1a64f38d4c0aaa5b2b58dbd4e686"
+    level = INFO
+    text = "the helper tells again what is controlled"
+    check: str = "helper"

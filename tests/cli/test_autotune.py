@@ -1,0 +1,95 @@
+"""`gpusupervisorctl autotune`: followed to its end, or cancelled, on the real processes over a simulated card."""
+
+import asyncio
+import json
+import shlex
+import signal
+from typing import Any
+
+from gpusupervisor.bus import names
+from gpusupervisor.cli.autotune import curve
+from tests.bus.conftest import Result
+from tests.cli.conftest import COMMAND
+from tests.cli.test_render import NASTY, is_harmless
+from tests.daemon.conftest import lonely_station  # noqa: F401  (a fixture)
+from tests.daemon.test_autotune import BEFORE, Bench, bench, no_blocking_calls  # noqa: F401  (fixtures)
+from tests.daemon.test_hand_off import CARD, MODEL, is_idle
+
+SHORT = ("--model", MODEL, "--tokens", "10", "--steps", "3")
+POINT = {
+    "power_limit": 150_500, "units": 256, "duration": 4_000_000, "throughput": 64.04, "power": 150_400,
+    "energy_per_unit": 2350.0, "hottest": 71, "reasons": [],
+}  # fmt: skip
+
+
+async def ctl(bench: Bench, *arguments: str) -> Result:  # noqa: F811
+    return await bench.station.bus.run(*COMMAND, "autotune", *arguments)
+
+
+async def test_it_shows_how_far_it_is_and_how_to_try_what_it_found(bench: Bench) -> None:  # noqa: F811
+    done = await ctl(bench, "GPU-1111", "ollama", *SHORT)
+    assert done.status == 0, done.errors
+    assert "making the engine ready" in done.errors
+    header, *rows = done.output.split("\n\n")[0].splitlines()
+    assert header.split() == ["LIMIT", "TOKENS/S", "POWER", "J/TOKEN", "HOTTEST"]
+    assert [row.split()[:2] for row in rows] == [["150", "W"], ["315", "W"], ["480", "W"]]
+    assert sum("<- the most of each joule" in row for row in rows) == 1
+    assert bench.limit() == BEFORE
+    tried, kept = (shlex.split(line) for line in done.output.splitlines() if line.startswith("  busctl"))
+    assert kept[-1] == "Confirm"
+    assert (await bench.station.bus.busctl(*tried[1:])).status == 0
+    assert bench.limit() in (150_000, 315_000, 480_000)
+    assert (await bench.station.bus.busctl(*kept[1:])).status == 0
+
+
+async def test_its_result_is_there_as_data(bench: Bench) -> None:  # noqa: F811
+    done = await ctl(bench, CARD, "ollama", *SHORT, "--json")
+    told = json.loads(done.output)
+    assert told["state"] == "succeeded"
+    assert [point["power_limit"] for point in told["result"]["curve"]] == [150_000, 315_000, 480_000]
+
+
+async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
+    nobody = await ctl(bench, "GPU-9", "ollama", *SHORT)
+    assert nobody.status == 1
+    assert CARD in nobody.errors
+    assert "which model" in (await ctl(bench, CARD, "ollama")).errors
+    await bench.observer.sees_tenant("ollama", "calm", Activity=is_idle)
+    failed = await ctl(bench, CARD, "ollama", "--model", "nothing")
+    assert (failed.status, failed.output) == (1, "nothing was measured; the card is as it was\n")
+    assert "model 'nothing' not found" in failed.errors
+
+
+async def test_an_interrupt_cancels_the_job_and_waits_until_the_card_is_as_it_was(bench: Bench) -> None:  # noqa: F811
+    process = await bench.station.bus.spawn(
+        *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "20", "--steps", "64"
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(20):
+        while b"point 3 of 64" not in await process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        output, errors = await process.communicate()
+    assert process.returncode == 130, errors
+    assert bench.limit() == BEFORE
+    assert "It ended early; the card is as it was." in output.decode()
+    assert (await bench.job(names.job_path(1)))["State"] == "cancelled"
+
+
+async def test_a_service_that_ends_meanwhile_does_not_keep_it_waiting(bench: Bench) -> None:  # noqa: F811
+    process = await bench.station.bus.spawn(
+        *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "200", "--steps", "64"
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(20):
+        await process.stderr.readline()
+        bench.daemon.process.kill()
+        _, errors = await process.communicate()
+    assert process.returncode == 3, errors
+
+
+def test_a_curve_with_offsets_shows_them_and_is_harmless() -> None:
+    result: dict[str, Any] = {"unit": NASTY, "curve": [POINT | {"offset_graphics": -30}]}
+    shown = curve(result, names.gpu_path(CARD))
+    assert is_harmless(shown.replace("\n", ""))
+    assert shown.splitlines()[1].split() == ["150.5", "W", "-30", "MHz", "64.0", "150", "W", "2.35", "71", "°C"]
