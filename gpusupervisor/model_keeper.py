@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from gpusupervisor.arbitration.arbiter import Arbiter
 from gpusupervisor.arbitration.compose import Seen
@@ -34,6 +34,7 @@ from gpusupervisor.models.fit_book import CardFit, FitBook
 from gpusupervisor.models.load import Load, LoadResult, require_ready, room_for
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.needs import Learned, Needs, nothing_learned
+from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.spill import to_reload
 from gpusupervisor.models.unload import UnloadResult, unload
 from gpusupervisor.state import EngineStatus
@@ -48,6 +49,16 @@ _LOG = logging.getLogger(__name__)
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
+class Books(Protocol):
+    """Who is told of measured loads."""
+
+    async def before(self, engine: str, model: str) -> ModelResidency | None:
+        """What is in RAM of a model's files right before it is loaded."""
+
+    def note(self, result: LoadResult, files: ModelResidency | None) -> None:
+        """A load was measured. files: as they were before it."""
+
+
 class ModelKeeper:
     """Of one supervisor. Also the world in which loads and unloads are carried out."""
 
@@ -58,14 +69,16 @@ class ModelKeeper:
         world: World,
         arbiter: Arbiter,
         spawn: Spawn,
+        books: Books,
         learned: Learned = nothing_learned,
         least: Least = nothing_watched,
     ) -> None:
-        """learned, least: what telemetry knows of models' needs and tenants' least holdings."""
+        """books: told of measured loads. learned, least: what is known of models' needs and tenants' least holdings."""
         self._clock = clock
         self._world = world
         self._arbiter = arbiter
         self._spawn = spawn
+        self._books = books
         self._needs = Needs(learned)
         self._catalogue = ModelCatalogue(http, clock, self._needs)
         self._fits = FitBook(least)
@@ -130,7 +143,9 @@ class ModelKeeper:
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
                     report(1, "unloads it first: part of it is in system memory")
                     await unload(engine, model, self, self._clock)
+                files = await self._books.before(engine, model.name)
                 result = await Load(engine, model, manners, self, self._clock).run(report)
+            self._books.note(result, files)
             await self._catalogue.look(engine)  # with what was learned of its need
             return result
 

@@ -15,8 +15,12 @@ LAYERS = (
 )
 """The later file wins, key by key."""
 
+SMALLEST_STORE = 4 << 20
+"""Bytes."""
+
 _MILLISECOND = 1000
 _SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,10 @@ class Settings:
     """Between two looks while something is busy or memory moves."""
     idle_interval: int = 3 * _SECOND
     """Between two looks while all is idle."""
+    telemetry_keep: int = 30 * _DAY
+    """How long telemetry is kept; `keep` of the table `telemetry`."""
+    telemetry_max_size: int = 200 << 20
+    """What the telemetry store may take on disk; `max-size` there."""
 
 
 def load_settings(layers: Sequence[Path] = LAYERS) -> tuple[Settings, tuple[Problem, ...]]:
@@ -55,14 +63,29 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
     findings: list[Finding] = []
     reader = TableReader(table, findings)
     fallback = Settings()
+    keep, max_size = _telemetry(reader, fallback)
     settings = Settings(
         automatic=reader.boolean("automatic", fallback.automatic),
         reserve=reader.size("reserve", fallback.reserve),
         reservation=reader.duration("reservation", fallback.reservation, 0, 3600 * _SECOND),
         interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, 60 * _SECOND),
         idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, 600 * _SECOND),
+        telemetry_keep=keep,
+        telemetry_max_size=max_size,
     )
     reader.finish()
     if settings.idle_interval < settings.interval and not findings:
         reader.complain("idle-interval", "is shorter than interval; allowed: as long or longer")
     return settings, findings
+
+
+def _telemetry(reader: TableReader, fallback: Settings) -> tuple[int, int]:
+    """`keep` and `max-size` of the table `telemetry`."""
+    with reader.table("telemetry") as table:
+        if table is None:
+            return fallback.telemetry_keep, fallback.telemetry_max_size
+        keep = table.duration("keep", fallback.telemetry_keep, 3600 * _SECOND, 3660 * _DAY)
+        size = table.size("max-size", fallback.telemetry_max_size)
+        if size < SMALLEST_STORE:
+            table.complain("max-size", 'is too small to be of use; allowed: "4M" or more')
+        return keep, size

@@ -36,6 +36,8 @@ from gpusupervisor.health.checks import (
     check_fans,
     check_gpus,
     check_helper,
+    check_residency,
+    check_telemetry,
     check_tenants,
 )
 from gpusupervisor.health.model_checks import check_models
@@ -43,11 +45,17 @@ from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
+from gpusupervisor.least_held import LeastHeld
+from gpusupervisor.load_books import LoadBooks
 from gpusupervisor.model_keeper import ModelKeeper
 from gpusupervisor.models.unload import UnloadResult
+from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.world import LiveWorld
 
@@ -82,16 +90,20 @@ class Supervisor:
         tasks: asyncio.TaskGroup,
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
+        residency: ResidencyKeeper | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls.
+        controls: tells what the helper controls. residency: knows what is in RAM of models' files. telemetry: None
+        stores nothing.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._residency = residency or ResidencyKeeper(clock)
         self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
@@ -100,8 +112,14 @@ class Supervisor:
         settings = configuration.settings
         self._announce = announce
         self._chronicle = Chronicle()
-        self._arbiter = Arbiter(self._world, clock, self._happened, tasks.create_task, settings.reservation)
-        self._models = ModelKeeper(http, clock, self._world, self._arbiter, tasks.create_task)
+        self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
+        self._arbiter = Arbiter(
+            self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
+        )
+        self._least = LeastHeld(self._telemetry, clock)
+        books = LoadBooks(self._residency, self._telemetry)
+        spawn = tasks.create_task
+        self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -118,6 +136,7 @@ class Supervisor:
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
         self._served, self._waiting = self._waiting, []
+        self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
@@ -129,6 +148,7 @@ class Supervisor:
         if self._automatic.on:
             self._models.reload_spilled(seen, situation)
         self._chronicle.observe(state)
+        self._telemetry.observe(state)
         return state
 
     async def pause(self) -> None:
@@ -189,6 +209,10 @@ class Supervisor:
         await self.shown()
         return result
 
+    async def watch_least_for_ever(self) -> None:
+        """Know in the background what tenants hold at the least."""
+        await self._least.keep_up_for_ever(lambda: self._situation)
+
     async def close(self) -> None:
         """End what is under way in the background."""
         await self._models.close()
@@ -217,6 +241,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
+        self._telemetry.use(limits_of(fresh.settings))
         write(ConfigurationReloaded(len(fresh.catalog.definitions)))
         await self.shown()
 
@@ -241,6 +266,14 @@ class Supervisor:
         """Problems of a tenant file that is not installed yet."""
         return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
 
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """Which models are worth reading into RAM; see `Warmer`."""
+        return await self._residency.plan_warming()
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM; see `Warmer`."""
+        return await self._residency.warm(tenant, model, rate)
+
     def _happened(self, event: Event) -> None:
         """Written before it is announced, and a plan before it is carried out."""
         self._chronicle.event(event)
@@ -252,6 +285,8 @@ class Supervisor:
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
         engines = self._models.dress(self._observatory.engines(seen), seen, situation)
+        engines = self._residency.engines(engines, seen.definitions, seen.activities)
+        residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
@@ -260,9 +295,11 @@ class Supervisor:
             *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
+            check_telemetry(self._telemetry.status),
             *check_fans(controls),
             *check_drift(controls),
             *check_models(engines),
+            check_residency(residencies),
         )
         automatic = self._automatic.on
         return State(
@@ -273,6 +310,7 @@ class Supervisor:
             activities=seen.activities,
             assessments=assessments,
             engines=engines,
+            residencies=residencies,
             checks=checks,
             controls=controls,
             automatic=automatic,
@@ -321,3 +359,8 @@ class Supervisor:
             raise Busy(
                 f"{self._arbiter.running[gpu].id} is being carried out on this GPU: try again when it has ended."
             )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What telemetry may keep."""
+    return Limits(settings.telemetry_keep, settings.telemetry_max_size)

@@ -14,7 +14,7 @@ NAME = "gpusupervisor"
 
 STOREYS = (
     {"quantities", "foreign_text", "clock", "errors"},
-    {"configuration", "settings", "journal", "notify", "automatic"},
+    {"configuration", "settings", "journal", "notify", "automatic", "memory"},
     {"gpu"},
     {"processes"},
     {"engine_http"},
@@ -22,7 +22,7 @@ STOREYS = (
     {"arbitration"},
     {"engines"},
     {"models"},
-    {"state", "controls", "health", "jobs"},
+    {"state", "controls", "health", "jobs", "telemetry"},
     {"autotune", "chronicle"},
     {
         "bus",
@@ -33,24 +33,28 @@ STOREYS = (
         "autotuner",
         "control_answers",
         "observatory",
+        "helper_call",
+        "residency_keeper",
         "world",
         "supervisor",
         "model_keeper",
+        "load_books",
+        "least_held",
         "daemon",
     },
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
-PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "gpu", "processes",
-              "helper"}  # fmt: skip
+PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "memory", "gpu",
+              "processes", "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
                       "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
-                      "tenants.schema"}  # fmt: skip
+                      "tenants.definition", "tenants.schema"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
-          "engines", "models", "state", "controls", "health", "jobs", "autotune")  # fmt: skip
+          "engines", "models", "state", "controls", "health", "jobs", "telemetry", "autotune")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[Path, str]]:
@@ -138,7 +142,17 @@ def test_only_the_gpus_own_room_knows_nvml() -> None:
 def test_the_decisions_are_pure() -> None:
     """No clock, no I/O, no waiting, no logging: the time is a field of what they are given."""
     impure = {"asyncio", "time", "datetime", "os", "random", "socket", "subprocess", "pathlib", "logging", "threading"}
-    for name in ("situation", "assess", "eligibility", "plan", "verify", "compose", "history", "reservations"):
+    for name in (
+        "situation",
+        "assess",
+        "eligibility",
+        "plan",
+        "verify",
+        "compose",
+        "history",
+        "learned",
+        "reservations",
+    ):
         assert not libraries_imported(PACKAGE / "arbitration" / f"{name}.py") & impure, name
 
 

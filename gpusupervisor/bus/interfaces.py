@@ -78,6 +78,8 @@ ENGINES = Interface(
         method("Models", "engine:s", "models:aa{sv}"),
         method("LoadModel", "engine:s model:s", "job:o"),
         method("UnloadModel", "engine:s model:s", "result:a{sv}"),
+        method("WarmPlan", outputs="models:aa{sv}"),
+        method("WarmModel", "engine:s model:s", "job:o"),
     ),
 )
 
@@ -86,6 +88,7 @@ ENGINE = Interface(
     methods=(
         method("LoadModel", "model:s options:a{sv}", "job:o"),
         method("UnloadModel", "model:s", "result:a{sv}"),
+        method("WarmModel", "model:s options:a{sv}", "job:o"),
     ),
     properties=(
         Property("Id", "s", "const"),
@@ -190,6 +193,17 @@ HEALTH = Interface(
         Property("State", "s"),
         Property("Summary", "s"),
         Property("Checks", "aa{sv}", "invalidates"),
+    ),
+)
+
+TELEMETRY = Interface(
+    f"{BUS_NAME}.Telemetry",
+    methods=(
+        method("Query", "series:s gpu:s tenant:s from:t to:t count:u", "points:a(tttt)"),
+        method("Series", outputs="series:a(ssstt)"),
+        method("Events", "from:t to:t kind:s limit:u", "events:aa{sv}"),
+        method("Learned", outputs="facts:aa{sv}"),
+        method("Forget", "tenant:s kind:s", "forgotten:u"),
     ),
 )
 

@@ -65,6 +65,8 @@ def _model(model: Model, fit: Fit) -> dict[str, Variant]:
         spilled=("b", model.spilled),
         pinned=("b", model.pinned),
         remote=("b", model.remote),
+        cached=("t", model.cached),
+        load_estimate=("s", str(model.load_estimate or "")),
         fit=("s", fit.verdict),
         fit_detail=("s", fit.detail),
     )

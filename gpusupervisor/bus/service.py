@@ -21,6 +21,7 @@ from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
+from gpusupervisor.bus.telemetry_methods import TelemetryMethods
 from gpusupervisor.bus.views import (
     dead_band,
     engine_view,
@@ -30,12 +31,15 @@ from gpusupervisor.bus.views import (
     starting,
     tenant_view,
 )
+from gpusupervisor.bus.warm_methods import WarmMethods
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry, TelemetryAnswers
 
 Views = dict[Interface, Values]
 """The properties of an object, by interface."""
@@ -54,6 +58,7 @@ class BusService:
         version: str,
         clock: Clock,
         authority: Authority,
+        telemetry: TelemetryAnswers | None = None,
     ) -> None:
         self._presence = presence
         self._version = version
@@ -65,6 +70,8 @@ class BusService:
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
         self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
+        self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
+        self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
         LogControl(self._server, presence.bus, SUPERVISOR)
@@ -79,13 +86,14 @@ class BusService:
         version: str,
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
+        telemetry: TelemetryAnswers | None = None,
     ) -> "BusService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
 
-        jobs: whoever owns them tells of each change by `show_job`.
+        jobs: whoever owns them tells of each change by `show_job`. telemetry: None stores nothing.
         """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus))
+        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus), telemetry)
         try:
             await presence.own_name()
         except BaseException:
@@ -115,7 +123,7 @@ class BusService:
         self._show(
             names.ENGINES_PATH,
             {path: {interfaces.ENGINE: engine_view(state, id_)} for path, id_ in engines.items()},
-            lambda path: {interfaces.ENGINE: self._model_methods.engine(engines[path])},
+            lambda path: {interfaces.ENGINE: self._engine_handlers(engines[path])},
         )
         gpus = {names.gpu_path(gpu.identity.uuid): gpu for gpu in state.sample.gpus}
         self._show(
@@ -163,8 +171,10 @@ class BusService:
         export = self._server.export
         export(names.ROOT, interfaces.MANAGER, self._methods.manager(), manager_view(self._state, self._version))
         export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
-        export(names.ENGINES_PATH, interfaces.ENGINES, {**self._methods.engines(), **self._model_methods.engines()})
+        engines = {**self._methods.engines(), **self._model_methods.engines(), **self._warm_methods.engines()}
+        export(names.ENGINES_PATH, interfaces.ENGINES, engines)
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
+        export(names.TELEMETRY_PATH, interfaces.TELEMETRY, self._telemetry_methods.telemetry())
         export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
 
     def _show_jobs(self) -> None:
@@ -174,6 +184,9 @@ class BusService:
             {path: {interfaces.JOB: job_view(job, self._realtime)} for path, job in jobs.items()},
             lambda path: {interfaces.JOB: self._job_methods.job(jobs[path].id)},
         )
+
+    def _engine_handlers(self, engine: str) -> Handlers:
+        return {**self._model_methods.engine(engine), **self._warm_methods.engine(engine)}
 
     def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
         uuid = gpu.identity.uuid

@@ -6,8 +6,10 @@ from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.controls import Controls, GpuControls
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 
@@ -137,6 +139,40 @@ def check_helper(sight: Sight, census: Census) -> Check:
     )
 
 
+def check_telemetry(status: StoreStatus) -> Check:
+    """Telemetry and what is learned can be stored, and the disk keeps up."""
+    if status.state == "off":
+        return Check("telemetry", "skipped", status.detail)
+    if status.state == "opening":
+        return Check("telemetry", "skipped", "the telemetry store is being opened")
+    if status.state == "failing":
+        return Check(
+            "telemetry",
+            "failed",
+            f"{status.path} cannot be written: {status.detail}",
+            "what is learned and measured now is kept in memory alone; what is stored already is not touched",
+            "make room on the disk, or let the service write into the folder; it is tried again by itself",
+        )
+    if status.losing or status.late:
+        return Check(
+            "telemetry",
+            "degraded",
+            f"the disk does not keep up with what is to be written to {status.path}",
+            "telemetry has gaps; what is learned is not lost, but may be stored late",
+            "look for what keeps the disk busy (iotop), or for errors of the disk (journalctl -k)",
+        )
+    if status.set_aside:
+        return Check(
+            "telemetry",
+            "degraded",
+            "the telemetry store was damaged and a new one was begun",
+            "older telemetry cannot be queried; what could be read of what was learned was carried over",
+            f"the old file is kept: look at it with sqlite3, or delete {status.set_aside}; a damaged file may mean "
+            "a failing disk. This note goes away when the service is restarted",
+        )
+    return Check("telemetry", "ok", "telemetry is stored")
+
+
 def check_fans(controls: Controls) -> tuple[Check, ...]:
     """Fans that somebody wants controlled are."""
     checks = []
@@ -193,6 +229,30 @@ def _drift_of(uuid: str, gpu: GpuControls) -> Check:
             "find the program that sets it too; applying the profile again makes the helper keep it once more",
         )
     return Check(name, "ok", f"the profile of {of} stands as far as it can be read")
+
+
+def check_residency(residencies: Mapping[str, Residency]) -> Check:
+    """How much of models' files is in RAM can be measured, and how that is done."""
+    looked_at = {tenant: each for tenant, each in residencies.items() if each.models}
+    unseen = [tenant for tenant, each in residencies.items() if not each.method and each.problems]
+    if not looked_at and not unseen:
+        return Check("residency", "skipped", "no model files were found in the directories that [models] names")
+    if not looked_at:
+        why = residencies[unseen[0]].problems[0]
+        return Check("residency", "skipped", f"what is in RAM of models' files is not known: {why}")
+    dark = [
+        model for each in looked_at.values() for model in each.models.values() if model.size and model.cached is None
+    ]
+    methods = sorted({each.method for each in looked_at.values()})
+    if dark and len(dark) == sum(len(each.models) for each in looked_at.values()):
+        return Check(
+            "residency",
+            "degraded",
+            f"what is in RAM of models' files cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
+            "whether a model loads from RAM or from disk is not known, and none is found to be worth warming",
+            "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
+        )
+    return Check("residency", "ok", f"what is in RAM of models' files is measured by {' and '.join(methods)}")
 
 
 _HELPER_TROUBLE: Mapping[str, tuple[str, str]] = {

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gpusupervisor.engines.model_apis.listing import ModelState
+from gpusupervisor.models.load_speed import LoadEstimate
 
 __all__ = ["Model", "ModelState"]
 
@@ -30,3 +31,9 @@ class Model:
     """It runs on another machine: it needs no VRAM here."""
     failed: str = ""
     """Why its last load failed, where the engine says so."""
+    cached: int | None = None
+    """Of its files in RAM."""
+    cached_problem: str = ""
+    """Why that is not known, or not wholly."""
+    load_estimate: LoadEstimate | None = None
+    """How long a load would take now; None until loads were measured."""

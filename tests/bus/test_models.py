@@ -38,7 +38,8 @@ def test_models_are_shown_with_what_is_known() -> None:
     )
     assert first == {
         "name": "llama3:8b", "state": "loaded", "size": 5 * GIB, "needs": 6 * GIB, "needs_source": "reported",
-        "held": 4 * GIB, "spilled": True, "pinned": False, "remote": False, "fit": "now", "fit_detail": "there is room",
+        "held": 4 * GIB, "spilled": True, "pinned": False, "remote": False,
+        "cached": UNKNOWN, "load_estimate": "", "fit": "now", "fit_detail": "there is room",
     }  # fmt: skip
     assert (second["needs"], second["size"], second["fit"]) == (UNKNOWN, UNKNOWN, "unknown")
     assert (shown["ModelsProblem"], shown["Capabilities"]) == ("part is unknown", ("list", "load"))

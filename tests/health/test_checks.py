@@ -21,11 +21,15 @@ from gpusupervisor.health.checks import (
     check_driver,
     check_gpus,
     check_helper,
+    check_residency,
+    check_telemetry,
     check_tenants,
 )
+from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
@@ -204,6 +208,59 @@ def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> No
     assert check_helper(Sight("missing"), only_ports).state == "skipped"
     assert check_helper(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
     assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "part"),
+    [
+        (StoreStatus("off", detail="there is no state directory"), "skipped", "no state directory"),
+        (StoreStatus("opening", "/x"), "skipped", "being opened"),
+        (StoreStatus("ok", "/x"), "ok", "is stored"),
+        (StoreStatus("ok", "/x", losing=True, dropped_samples=7), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", late=True), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", set_aside="/x.damaged-1"), "degraded", "was damaged"),
+        (StoreStatus("failing", "/x", "database or disk is full", set_aside="/y"), "failed", "disk is full"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_telemetry_comes_to_each_of_its_states(status: StoreStatus, state: str, part: str) -> None:
+    check = check_telemetry(status)
+    assert (check.id, check.state) == ("telemetry", state)
+    assert part in check.summary
+    assert says_everything(check) or state in ("ok", "skipped")
+
+
+def known(*models: ModelResidency, method: str = "cachestat", problems: tuple[str, ...] = ()) -> Residency:
+    return residency_of(models, method, problems, NOW)
+
+
+SEEN = ModelResidency("a", 10, 5)
+DARK = ModelResidency("b", 10, None, "the kernel tells that only to the file's owner")
+
+
+@pytest.mark.parametrize(
+    ("residencies", "state", "words"),
+    [
+        ({}, "skipped", "no model files were found"),
+        ({"app": known()}, "skipped", "no model files were found"),
+        ({"app": known(method="", problems=("the helper is not there",))}, "skipped", "the helper is not there"),
+        ({"app": known(SEEN)}, "ok", "measured by cachestat"),
+        ({"app": known(SEEN, method="mincore"), "b": known(SEEN)}, "ok", "measured by cachestat and mincore"),
+        ({"app": known(SEEN, DARK)}, "ok", "measured by cachestat"),
+        (
+            {"app": known(DARK, method="mincore")},
+            "degraded",
+            "(mincore): the kernel tells that only to the file's owner",
+        ),
+    ],
+)
+def test_how_residency_is_measured_is_told_or_why_it_cannot_be(
+    residencies: dict[str, Residency], state: str, words: str
+) -> None:
+    found = check_residency(residencies)
+    assert (found.id, found.state) == ("residency", state)
+    assert words in found.summary
+    assert bool(found.impact and found.remedy) is (state == "degraded")
 
 
 def test_a_unit_that_declares_nonsense_is_named() -> None:
