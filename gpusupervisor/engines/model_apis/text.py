@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
+from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.engines.model_apis.door import LOAD_TIMEOUT, Door, Reading, name_of
 from gpusupervisor.engines.model_apis.listing import Ability, Listed, Listing, ModelState, Reply
 
@@ -10,6 +11,8 @@ _LOADED = "which model is loaded"
 _ALL = "which models there are"
 _KOBOLDCPP_COMMANDS = ("unload_model", "initial_model")
 """What its list of configurations also holds."""
+RESTARTING = 1.0
+"""Seconds that KoboldCpp is left alone while it starts anew, again and again."""
 
 
 def _one_loaded(names: tuple[str, ...], loaded: str | None, problems: list[str]) -> Listing:
@@ -73,12 +76,27 @@ class KoboldCppModels:
         return Listing(listing.models, listing.problems, {"load": why, "unload": why})
 
     async def load(self, door: Door, model: str) -> Reply:
-        """It starts anew: nobody listens for a moment."""
+        """It starts anew, and nobody listens for a while; then it names its model by another name than the
+        configuration that was asked for, so it is followed here."""
         reply = await door.order("POST", "/api/admin/reload_config", {"filename": model})
-        return Reply("started") if reply.outcome == "done" else reply
+        return reply if reply.outcome != "done" else await self._follow(door)
+
+    async def _follow(self, door: Door) -> Reply:
+        try:
+            async with asyncio.timeout(LOAD_TIMEOUT / MICROSECONDS):
+                while True:
+                    await asyncio.sleep(RESTARTING)
+                    answer = await Reading(door).get("/api/v1/model", _LOADED)
+                    told = answer.get("result") if isinstance(answer, dict) else None
+                    if told == "inactive":
+                        return Reply("failed", "it started anew without a model")
+                    if name_of(told):
+                        return Reply("done")
+        except TimeoutError:
+            return Reply("failed", "it did not come up again in time")
 
     async def unload(self, door: Door, model: str) -> Reply:
-        """See `load`."""
+        """It starts anew without a model."""
         reply = await door.order("POST", "/api/admin/reload_config", {"filename": "unload_model"})
         return Reply("started") if reply.outcome == "done" else reply
 

@@ -1,10 +1,12 @@
 """How engines are asked to load and unload."""
 
+import asyncio
 import json
 
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.engines.model_apis import text
 from gpusupervisor.engines.model_apis.door import Door
 from gpusupervisor.engines.model_apis.known import MODEL_APIS, model_api
 from tests.http_peer import Peer
@@ -18,7 +20,6 @@ LOADS = [
     ("lm-studio", "POST", "/api/v1/models/load", {"model": "m"}, "done"),
     ("automatic1111", "POST", "/sdapi/v1/options", {"sd_model_checkpoint": "m"}, "done"),
     ("tabbyapi", "POST", "/v1/model/load", {"model_name": "m"}, "done"),
-    ("koboldcpp", "POST", "/api/admin/reload_config", {"filename": "m"}, "started"),
     ("text-generation-webui", "POST", "/v1/internal/model/load", {"model_name": "m"}, "done"),
     ("speaches", "POST", "/api/ps/m", None, "done"),
 ]  # fmt: skip
@@ -57,6 +58,20 @@ async def test_an_unload_is_asked_in_the_engines_way(
     [asked] = peer.asked
     assert (asked.verb, asked.target.partition("?")[0]) == (verb, path)
     assert (json.loads(asked.body) if asked.body else None) == body
+
+
+@pytest.mark.parametrize(("result", "outcome"), [("koboldcpp/other-name", "done"), ("inactive", "failed")])
+async def test_koboldcpp_is_followed_until_it_is_up_again(
+    peer: Peer, http: EngineHttp, monkeypatch: pytest.MonkeyPatch, result: str, outcome: str
+) -> None:
+    monkeypatch.setattr(text, "RESTARTING", 0.01)
+    peer.says("/api/admin/reload_config", {"success": True})
+    load = asyncio.create_task(model_api("koboldcpp").load(Door(http, peer.url), "m.kcpps"))
+    while peer.paths.count("/api/v1/model") < 2:  # it does not answer yet
+        await asyncio.sleep(0.01)
+    peer.says("/api/v1/model", {"result": result})
+    assert (await load).outcome == outcome
+    assert json.loads(peer.asked[0].body) == {"filename": "m.kcpps"}
 
 
 async def test_vllm_sleeps_by_query(peer: Peer, http: EngineHttp) -> None:
