@@ -6,8 +6,10 @@ from dbus_fast import Variant
 
 from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
+from gpusupervisor.bus.model_views import card_view, models_view
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.wire import details
+from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.summary import overall, summary
 from gpusupervisor.state import Check, State
@@ -136,6 +138,7 @@ def gpu_view(state: State, gpu: GpuSample, realtime: Realtime) -> Values:
         "TenantHoldings": dict(account.tenants),
         "Reservations": [_reservation(r, realtime) for r in state.situation.reservations if r.gpu == uuid],
         "Plan": running.id if running else "",
+        **card_view(state.cards.get(uuid)),
     }
 
 
@@ -178,7 +181,20 @@ def engine_view(state: State, engine: str) -> Values:
         "Reachable": status.reachable,
         "Version": status.version,
         "Detail": status.detail,
+        "Unit": status.unit,
+        "Settings": [_setting(setting) for setting in status.settings],
+        **models_view(status),
     }
+
+
+def _setting(setting: Setting) -> Details:
+    return details(
+        name=("s", setting.name),
+        value=("s", setting.value),
+        source=("s", setting.source),
+        meaning=("s", setting.meaning),
+        pending=("s", setting.pending),
+    )
 
 
 def health_view(state: State) -> Values:

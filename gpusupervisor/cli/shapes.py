@@ -70,7 +70,7 @@ def tenants(objects: Mapping[str, Interfaces]) -> list[Shape]:
 
 
 def engines(objects: Mapping[str, Interfaces]) -> list[Shape]:
-    """Every engine."""
+    """`engines`: every engine, whether it runs or not."""
     return _each(objects, "Engine")
 
 
