@@ -46,6 +46,7 @@ from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
+from gpusupervisor.unit_client import UnitClient
 
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75
@@ -81,6 +82,7 @@ class _Parts:
     http: EngineHttp
     hardware: HardwareClient
     hidden: PrivilegedClient
+    units: UnitClient
     observatory: Observatory
 
 
@@ -124,9 +126,10 @@ class Daemon:
             sysfs_root=self._surroundings.sysfs_root,
             given_away=lambda: hardware.given_away,
         )
-        hidden = PrivilegedClient(self._clock)
-        observatory = Observatory(monitor, ProcessReader(privileged=hidden), http, configuration.catalog, self._clock)
-        return _Parts(thread, http, hardware, hidden, observatory)
+        hidden, units = PrivilegedClient(self._clock), UnitClient()
+        processes = ProcessReader(privileged=hidden)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
+        return _Parts(thread, http, hardware, hidden, units, observatory)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -155,7 +158,8 @@ class Daemon:
             self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
-            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.host_variables),
+            parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
+            parts.units.follow_for_ever(bus.connection, supervisor.shown),
         )
         background = [tasks.create_task(work) for work in works]
         try:

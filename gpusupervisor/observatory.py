@@ -11,20 +11,27 @@ from pathlib import Path
 from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
+from gpusupervisor.configuration.document import Problem
+from gpusupervisor.engine_discovery import EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.tracker import ActivityTracker
 from gpusupervisor.tenants.catalog import Catalog
-from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.census import Census, TenantPresence
+from gpusupervisor.tenants.declared import VARIABLES as DECLARED_VARIABLES
+from gpusupervisor.tenants.declared import Variables, tempered, with_declarations
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.take_census import take_census
+from gpusupervisor.unit_client import Units
 
 _ANSWERED = ("idle", "busy", "stuck")
 
@@ -33,9 +40,20 @@ class Observatory:
     """Looks at GPUs, processes and engines."""
 
     def __init__(
-        self, monitor: GpuMonitor, processes: ProcessReader, http: EngineHttp, catalog: Catalog, clock: Clock
+        self,
+        monitor: GpuMonitor,
+        processes: ProcessReader,
+        http: EngineHttp,
+        catalog: Catalog,
+        clock: Clock,
+        units: Units,
     ) -> None:
+        self._units = units
+        self._declared: Mapping[str, Variables] = {}
+        self._users_problems: dict[str, tuple[Problem, ...]] = {}
+        """By tenant: what is wrong with what users' units say."""
         self.use(catalog)
+        self._discovery = EngineDiscovery(http, clock, units)
         self._monitor = monitor
         self._processes = processes
         self._tracker = ActivityTracker(clock, http)
@@ -43,20 +61,31 @@ class Observatory:
         self._clock = clock
 
     def use(self, catalog: Catalog) -> None:
-        """Recognise by another catalog from now on."""
-        self.catalog = catalog
+        """Recognise by another catalog from now on, with what units declare laid over it."""
+        declared = with_declarations(catalog, self._declared)
+        self._configured, self.catalog = catalog, declared.catalog
+        self._units_problems = declared.problems
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
+        endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
+        named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
+        self._address_variables = frozenset(named)
         self._wants_utilization = any(
             probe.kind == "sm-utilization"
-            for definition in catalog.definitions.values()
+            for definition in self.catalog.definitions.values()
             if definition.activity
             for probe in definition.activity.probes
         )
 
-    def host_variables(self) -> frozenset[str]:
-        """Environment variables by which tenants say where they listen."""
-        endpoints = (definition.endpoint for definition in self.catalog.definitions.values())
-        return frozenset(endpoint.host_variable for endpoint in endpoints if endpoint and endpoint.host_variable)
+    def variables(self) -> frozenset[str]:
+        """Environment variables that may be read: by which processes say where they listen, what users' units are, and
+        what engines are set to.
+        """
+        return VARIABLES | DECLARED_VARIABLES | self._address_variables
+
+    def declaration_problems(self) -> tuple[str, ...]:
+        """What is wrong with what units declare."""
+        users = (problem for problems in self._users_problems.values() for problem in problems)
+        return tuple(str(problem) for problem in (*self._units_problems, *users))
 
     def sight(self) -> Sight:
         """How well is seen what /proc hides of other users' processes."""
@@ -86,7 +115,7 @@ class Observatory:
             try:
                 gpu = await self._monitor.sample_gpu(uuid)
                 sample = Sample(gpu.sampled_at, DriverStatus("ok"), (gpu,))
-                census = await self._census(sample)
+                census = self._census(sample, await self._identities(sample))
                 self.catalog.resolve(tenant)  # its file may be gone since: what is whose cannot be told then
             except (NoSuchGpu, NoSuchTenant) as error:
                 raise GpuUnavailable(str(error)) from error
@@ -106,33 +135,69 @@ class Observatory:
             activity = seen.activities.get(tenant)
             reachable = activity is not None and activity.state in _ANSWERED and not activity.unreachable
             detail = "" if reachable or activity is None else activity.reason
+            reading = self._discovery.reading(tenant)
             engines[tenant] = EngineStatus(
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
-                self._tracker.version(tenant), detail,
+                self._tracker.version(tenant) or reading.version, detail,
+                settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
             )  # fmt: skip
         return engines
 
     async def close(self) -> None:
         """End every look that is under way and let the driver go."""
+        await self._discovery.close()
         await self._tracker.close()
         await self._monitor.close()
 
     async def _look(self, sample: Sample) -> Seen:
-        seen = self._seen(sample, await self._census(sample))
+        identities = await self._identities(sample)
+        seen = self._seen(sample, self._census(sample, identities))
+        self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._is_of(each, identities))
         activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
         return replace(seen, now=self._clock.now(), activities=activities)
 
-    async def _census(self, sample: Sample) -> Census:
-        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
+    async def _identities(self, sample: Sample) -> Mapping[int, ProcessIdentity]:
+        """Of everybody who holds VRAM, of the engines that run without, and of their ancestors."""
+        pids = self._discovery.servers().union(process.pid for gpu in sample.gpus for process in gpu.processes)
         identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
-        return take_census(sample, identities, self.catalog, self._recognizer)
+        self._heed_declarations(_system_services(identities[pid] for pid in pids & identities.keys()))
+        return self._discovery.informed(identities, self._address_variables)
+
+    def _census(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> Census:
+        servers = self._discovery.found_servers()
+        return take_census(sample, identities, self.catalog, self._recognizer, servers)
+
+    def _is_of(self, identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> str:
+        """The id of the definition that a process belongs to."""
+        recognition = self._recognizer.recognize(self.catalog, identity, frozenset(), identities)
+        return recognition.definition_id if recognition is not None else ""
 
     def _seen(self, sample: Sample, census: Census) -> Seen:
-        definitions = {tenant: self._definition(tenant) for tenant in census.tenants}
+        self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
+        definitions = {presence.id: self._definition(presence) for presence in census.tenants.values()}
         remote = frozenset(t.id for t in census.tenants.values() if t.endpoint and not is_local(t.endpoint))
         return Seen(self._clock.now(), sample, census, {}, definitions, remote)
 
-    def _definition(self, tenant: str) -> TenantDefinition:
+    def _heed_declarations(self, present: frozenset[str]) -> None:
+        declared = self._units.declared(present)
+        if declared is not self._declared:
+            self._declared = declared
+            self.use(self._configured)
+
+    def _definition(self, presence: TenantPresence) -> TenantDefinition:
         """A tenant whose file has errors is asked for nothing: what was meant may be that it must not be."""
-        definition = self.catalog.resolve(tenant)
-        return replace(definition, protected=True) if tenant in self._broken else definition
+        definition, problems = tempered(self.catalog.resolve(presence.id), presence)
+        if problems:
+            self._users_problems[presence.id] = tuple(problems)
+        else:
+            self._users_problems.pop(presence.id, None)
+        return replace(definition, protected=True) if presence.id in self._broken else definition
+
+
+def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
+    """The services of the system's own manager that the processes are in."""
+    return frozenset(
+        each.unit
+        for each in identities
+        if each.unit.endswith(".service") and not each.user_unit and not each.unit.startswith("user@")
+    )

@@ -30,8 +30,10 @@ from gpusupervisor.errors import (
 )
 from gpusupervisor.health.checks import (
     check_configuration,
+    check_declarations,
     check_drift,
     check_driver,
+    check_engines,
     check_fans,
     check_gpus,
     check_helper,
@@ -213,7 +215,7 @@ class Supervisor:
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
-        return self._configuration.catalog.explain(tenant)
+        return self._observatory.catalog.explain(tenant)
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
@@ -229,13 +231,16 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
+        engines = self._observatory.engines(seen)
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
             check_driver(seen.sample),
             *check_gpus(seen.sample),
             *check_configuration(self._configuration.problems, self._refused),
+            *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
+            *check_engines(engines),
             *check_fans(controls),
             *check_drift(controls),
         )
@@ -247,7 +252,7 @@ class Supervisor:
             definitions=seen.definitions,
             activities=seen.activities,
             assessments=assessments,
-            engines=self._observatory.engines(seen),
+            engines=engines,
             checks=checks,
             controls=controls,
             automatic=automatic,

@@ -9,7 +9,7 @@ from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.tenants.definition import ReleaseMethod, TenantDefinition
-from gpusupervisor.tenants.release.http_release import request_release
+from gpusupervisor.tenants.release.http_release import Place, request_release
 
 
 class LiveWorld:
@@ -30,8 +30,9 @@ class LiveWorld:
         """Ask by each rung of its ladder, until one is accepted."""
         reply = ReleaseReply("refused", "it has no way to be asked")
         presence = self._seen.census.tenants.get(tenant) if self._seen else None
+        place = Place(presence.endpoint, presence.headers, presence.endpoint_is_written) if presence else Place("")
         for rung in self._rungs(tenant):
-            answer = await request_release(rung, presence.endpoint if presence else "", self._http)
+            answer = await request_release(rung, place, self._http)
             if answer.accepted:
                 return ReleaseReply("accepted", answer.detail)
             reply = ReleaseReply("failed" if answer.outcome == "failed" else "refused", answer.detail)

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpusupervisor.engine_http import (
@@ -283,12 +284,35 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         ("http://0.0.0.0:1", True),
         ("http://127.evil.example", False),
         ("http://localhost.evil.example", False),
-        ("http://192.168.1.5:1", False),
+        ("http://192.0.2.5:1", False),
+        ("http://[::ffff:192.0.2.5]:1", False),
+        ("http://255.255.255.255:1", False),
+        ("http://LOCALHOST:1", True),
         ("http://[fe80::1]:1", False),
     ],
 )
-def test_only_loopback_is_this_machine(url: str, local: bool) -> None:
+def test_this_machine_is_told_from_others(url: str, local: bool) -> None:
     assert is_local(url) is local
+
+
+def test_every_address_and_the_name_of_this_machine_are_this_machine() -> None:
+    families = {socket.AF_INET, socket.AF_INET6}
+    own = {each.address for every in psutil.net_if_addrs().values() for each in every if each.family in families}
+    for address in own:
+        shown = f"[{address}]" if ":" in address else address
+        assert "%" in address or is_local(f"http://{shown}:1"), address
+    assert own
+    assert is_local(f"http://{socket.gethostname()}:1")
+
+
+async def test_a_name_of_this_machine_that_leads_to_another_is_not_asked(
+    peer: Peer, http: EngineHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusupervisor.engine_http.connection.is_own_address", lambda _: False)
+    for remote in (False, True):
+        with pytest.raises(NotAllowed, match="leads to another"):
+            await http.get(f"http://localhost:{peer.port}", "/x", timeout=SOON, remote=remote)
+    assert peer.asked == []
 
 
 async def test_json_of_any_content_type_is_read(peer: Peer, http: EngineHttp) -> None:

@@ -26,6 +26,8 @@ STOREYS = (
     {"autotune", "chronicle"},
     {
         "bus",
+        "unit_client",
+        "engine_discovery",
         "privileged_client",
         "hardware_client",
         "autotune_hardware",
@@ -43,7 +45,8 @@ PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", 
               "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.schema"}  # fmt: skip
+                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
+                      "tenants.schema", "engines.variables"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

@@ -84,6 +84,8 @@ ENGINE = Interface(
         Property("Reachable", "b"),
         Property("Version", "s"),
         Property("Detail", "s"),
+        Property("Unit", "s"),
+        Property("Settings", "aa{sv}", "invalidates"),
     ),
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusupervisor import __version__
-from gpusupervisor.cli import render
+from gpusupervisor.cli import engines, render
 from gpusupervisor.cli.autotune import add_command
 from gpusupervisor.cli.client import BUS_NAME, EXIT_FAILED, ROOT, TENANTS, Client, CommandFailed, plain
 from gpusupervisor.quantities import parse_bytes
@@ -159,6 +159,7 @@ def parser() -> argparse.ArgumentParser:
         run=show_status
     )
     commands.add_parser("tenants", help="every tenant: activity, holding, need").set_defaults(run=show_tenants)
+    engines.add_commands(commands)
     commands.add_parser("fans", help="every fan: what is wanted of it, and whether it follows").set_defaults(
         run=show_fans
     )

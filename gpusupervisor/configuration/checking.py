@@ -48,6 +48,10 @@ class TableReader:
         """Is the key there?"""
         return key in self._table
 
+    def names(self) -> list[str]:
+        """All keys, for a table whose keys are free."""
+        return list(self._table)
+
     def raw(self, key: str) -> object:
         """The value as it stands; None when it is missing."""
         self._known[key] = None

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -46,16 +47,42 @@ def _connectable_host(host: str) -> str:
     return str(address) if address.version == 4 else f"[{address}]"
 
 
-@lru_cache(maxsize=256)
 def is_local(url: str) -> bool:
-    """Whether the address can only be this machine: "localhost", 127.0.0.0/8, ::1 or a wildcard."""
+    """Whether the address is this machine: loopback, a wildcard, an address or the name that it has now."""
     try:
         host = urlsplit(connectable(url)).hostname or ""
     except NotAllowed:
         return False
-    if host == "localhost":
+    if _is_address(host):
+        return is_own_address(host)
+    return host in _LOCAL_NAMES or host == socket.gethostname().lower()
+
+
+_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+
+
+def is_own_address(host: str) -> bool:
+    """Whether an IP address is one of this machine's, as the kernel has it now.
+
+    Asked by the way there: only to oneself one goes from the very address that one wants to reach. Nothing is sent.
+    """
+    address = ipaddress.ip_address(host)
+    if address.is_loopback:
         return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
-        return ipaddress.ip_address(host).is_loopback
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.setblocking(False)
+            probe.connect((host, 9))
+            return ipaddress.ip_address(probe.getsockname()[0]) == address
+    except OSError:
+        return False  # no way there, or no such kind of address here
+
+
+@lru_cache(maxsize=256)
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True

@@ -9,7 +9,8 @@ from gpusupervisor import __version__
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.engine_http.address import connectable, is_local
 from gpusupervisor.engine_http.answer import Answer, BadAnswer, NotAllowed, TimedOut
-from gpusupervisor.engine_http.connection import Connection, Header
+from gpusupervisor.engine_http.connection import Connection
+from gpusupervisor.engine_http.keys import ROOT, Header, has_key, read_headers
 from gpusupervisor.foreign_text import harmless
 
 KEEP_ALIVE = 30.0
@@ -27,13 +28,23 @@ _HEADERS = (
 class EngineHttp:
     """Asks engines. One for the whole daemon, for concurrent tasks of one loop; keeps connections alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_owner: int = ROOT) -> None:
+        """key_owner: who must own the files that hold keys; root but in tests."""
+        self._key_owner = key_owner
         self._idle: deque[tuple[str, Connection]] = deque()
         """With the origin ("http://127.0.0.1:11434") of each."""
 
-    async def get(self, base: str, path: str, *, timeout: int, remote: bool = False) -> Answer:  # noqa: ASYNC109
+    async def get(
+        self,
+        base: str,
+        path: str,
+        *,
+        timeout: int,  # noqa: ASYNC109
+        headers: Sequence[Header] = (),
+        remote: bool = False,
+    ) -> Answer:
         """GET `path` at `base`; see `request`."""
-        return await self.request("GET", base, path, timeout=timeout, remote=remote)
+        return await self.request("GET", base, path, timeout=timeout, headers=headers, remote=remote)
 
     async def request(
         self,
@@ -49,14 +60,16 @@ class EngineHttp:
         """Send one request and read the whole answer.
 
         path: begins with "/", query included, already encoded. timeout: microseconds for everything,
-        connecting included. remote: `base` may be another machine. Redirects are not followed.
+        connecting included. headers: keys are read from their files now. remote: `base` may be another machine.
+        Redirects are not followed.
         Raises HttpError.
         """
         address = connectable(base)
         if not remote and not is_local(address):
             raise NotAllowed(f"{address} is not on this machine")
         parts = urlsplit(address)
-        all_headers = [("Host", parts.netloc), *_HEADERS, *headers]
+        told = await self._told(headers)
+        all_headers = [("Host", parts.netloc), *_HEADERS, *told]
         if body is not None or verb != "GET":
             all_headers.append(("Content-Length", str(len(body or b""))))
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -72,7 +85,14 @@ class EngineHttp:
         self._idle.clear()
         await asyncio.gather(*(connection.close() for connection in idle))
 
-    async def _ask(self, origin: str, verb: str, target: str, headers: Sequence[Header], body: bytes) -> Answer:
+    async def _told(self, headers: Sequence[Header]) -> list[tuple[str, str]]:
+        if has_key(headers):
+            return await asyncio.to_thread(read_headers, headers, self._key_owner)
+        return read_headers(headers)
+
+    async def _ask(
+        self, origin: str, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Answer:
         kept = self._take(origin)
         if kept is not None:
             try:
@@ -82,7 +102,8 @@ class EngineHttp:
                     raise BadAnswer("closed the connection without an answer") from None
         parts = urlsplit(origin)
         tls = parts.scheme == "https"
-        fresh = await Connection.open(parts.hostname or "", parts.port or (443 if tls else 80), tls=tls)
+        here = is_local(origin)
+        fresh = await Connection.open(parts.hostname or "", parts.port or (443 if tls else 80), tls=tls, here=here)
         try:
             return await self._exchange(origin, fresh, verb, target, headers, body)
         except EOFError:
@@ -94,7 +115,7 @@ class EngineHttp:
         connection: Connection,
         verb: str,
         target: str,
-        headers: Sequence[Header],
+        headers: Sequence[tuple[str, str]],
         body: bytes,
     ) -> Answer:
         whole = False

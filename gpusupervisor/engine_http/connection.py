@@ -11,14 +11,13 @@ from contextlib import contextmanager
 
 import h11
 
+from gpusupervisor.engine_http.address import is_own_address
 from gpusupervisor.engine_http.answer import Answer, BadAnswer, NotAllowed, Unreachable
 
 MAX_BODY = 1 << 20
 """Bytes of an answer that are read; a longer one is an error, never a truncated parse."""
 MAX_HEAD = 32 << 10
 CHUNK = 64 << 10
-
-Header = tuple[str, str]
 
 
 class Connection:
@@ -34,8 +33,11 @@ class Connection:
         """When it was last put back, in seconds of the event loop's clock."""
 
     @classmethod
-    async def open(cls, host: str, port: int, *, tls: bool) -> "Connection":
-        """Connect. Raises Unreachable, BadAnswer."""
+    async def open(cls, host: str, port: int, *, tls: bool, here: bool = False) -> "Connection":
+        """Connect. here: nobody but this machine may be at the other end, whatever its name leads to.
+
+        Raises Unreachable, BadAnswer, NotAllowed.
+        """
         try:
             reader, writer = await asyncio.open_connection(host, port, limit=CHUNK, ssl=_unverified() if tls else None)
         except ssl.SSLError:
@@ -43,6 +45,9 @@ class Connection:
         except OSError:
             shown = f"[{host}]" if ":" in host else host
             raise Unreachable(f"nothing listens at {shown}:{port}") from None
+        if here and not is_own_address(writer.get_extra_info("peername")[0]):
+            writer.transport.abort()
+            raise NotAllowed(f"{host} is this machine's name, and leads to another")
         return cls(reader, writer)
 
     @property
@@ -50,7 +55,7 @@ class Connection:
         """Whether another request can be sent: the last exchange ended well and the peer has not closed."""
         return self._protocol.our_state is h11.IDLE and not self._reader.at_eof()
 
-    async def exchange(self, verb: str, target: str, headers: Sequence[Header], body: bytes) -> Answer:
+    async def exchange(self, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
         """Send a request and read the whole answer.
 
         Raises BadAnswer, NotAllowed (the request cannot be sent as described), EOFError when the peer closed

@@ -7,7 +7,7 @@ from gpusupervisor.controls import Controls, GpuControls
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.processes.privileged import Sight
-from gpusupervisor.state import Check
+from gpusupervisor.state import Check, EngineStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 
@@ -69,6 +69,16 @@ def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> 
     )
 
 
+def check_declarations(problems: tuple[str, ...]) -> tuple[Check, ...]:
+    """What units declare of themselves is understood: a check for every problem, the first few of very many."""
+    impact = "what the unit says has no effect; a system unit's tenant is asked for nothing until it is right"
+    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload; a user's unit: restart it"
+    shown = problems if len(problems) <= LISTED else (*problems[:LISTED], f"{len(problems) - LISTED} more problems")
+    return tuple(
+        Check(f"declaration-{number}", "degraded", text, impact, remedy) for number, text in enumerate(shown, start=1)
+    )
+
+
 def check_tenants(
     situation: Situation, activities: Mapping[str, Activity], reloaded: frozenset[str]
 ) -> tuple[Check, ...]:
@@ -125,6 +135,42 @@ def check_helper(sight: Sight, census: Census) -> Check:
         "a program that was started by hand may stay unmanaged, and an engine on an unusual port is not reached",
         remedy,
     )
+
+
+def check_engines(engines: Mapping[str, EngineStatus]) -> tuple[Check, ...]:
+    """What engines are configured to is in force, and can be seen."""
+    return tuple(check for engine in engines.values() if (check := _engine(engine)) is not None)
+
+
+def _engine(engine: EngineStatus) -> Check | None:
+    """None for an engine of which nothing was looked up: it does not run here."""
+    name, pending = f"engine-{engine.id}", [setting.name for setting in engine.settings if setting.pending]
+    if pending:
+        listed = ", ".join(pending[:NAMED]) + (" and others" if len(pending) > NAMED else "")
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: {listed} is configured and not in force",
+            "the engine goes on with what it was started with",
+            f"systemctl restart {engine.unit}",
+        )
+    if engine.needs_reload:
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: the files of {engine.unit} have changed since systemd read them",
+            "what they say now is not known, and a restart does not bring it into force",
+            f"systemctl daemon-reload, then systemctl restart {engine.unit}",
+        )
+    if engine.hidden:
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: {', '.join(engine.hidden[:NAMED])} could not be read",
+            "what is set there is not known, and is not shown",
+            "see the check of the helper; an environment file can be made readable for the user gpusupervisor",
+        )
+    return Check(name, "ok", f"{engine.id}: its settings are in force") if engine.settings else None
 
 
 def check_fans(controls: Controls) -> tuple[Check, ...]:

@@ -21,8 +21,9 @@ from gpusupervisor.configuration.layers import Contribution, Finding, Stacked, T
 from gpusupervisor.configuration.toml_text import toml_text
 from gpusupervisor.errors import NoSuchTenant
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.tenants.definition import TenantDefinition
-from gpusupervisor.tenants.instances import base_and_label, with_port
+from gpusupervisor.tenants.definition import Endpoint, TenantDefinition
+from gpusupervisor.tenants.instances import base_and_label
+from gpusupervisor.tenants.listening import Address, with_address
 from gpusupervisor.tenants.schema import ID, ID_HELP, check_definition, normalize
 
 SHIPPED = Path(__file__).parent / "definitions"
@@ -178,9 +179,14 @@ def _with_chosen_url(definition: TenantDefinition, tree: Tree) -> TenantDefiniti
     """A URL that somebody has written stands, whatever a shipped file says of where else processes may listen."""
     if definition.endpoint is None or _is_shipped(tree, "url"):
         return replace(definition, endpoint_is_usual=definition.endpoint is not None)
+    endpoint = definition.endpoint
     if _is_shipped(tree, "host-variable"):
-        return replace(definition, endpoint=replace(definition.endpoint, host_variable=""))
-    return definition
+        endpoint = replace(endpoint, host_variable="")
+    if _is_shipped(tree, "port-variable"):
+        endpoint = replace(endpoint, port_variable="")
+    if _is_shipped(tree, "host-flags"):
+        endpoint = replace(endpoint, host_flags=())
+    return replace(definition, endpoint=endpoint)
 
 
 def _is_shipped(tree: Tree, key: str) -> bool:
@@ -188,10 +194,14 @@ def _is_shipped(tree: Tree, key: str) -> bool:
 
 
 def _as_instance(base: TenantDefinition, tenant_id: str) -> TenantDefinition:
-    """The base under the instance's name; a label that is a port is the port of its endpoint."""
+    """The base under the instance's name, implied; a label that is a port is the port of its endpoint."""
     _, label = base_and_label(tenant_id)
     port = int(label) if re.fullmatch(r"[1-9][0-9]{0,4}", label) and int(label) < 1 << 16 else None
     endpoint = base.endpoint
-    if endpoint is not None and (endpoint.port_flags or endpoint.host_variable) and port is not None:
-        endpoint = replace(endpoint, url=with_port(endpoint.url, port))
-    return replace(base, id=tenant_id, title=f"{base.title} ({label})", endpoint=endpoint)
+    if endpoint is not None and _names_a_port(endpoint) and port is not None:
+        endpoint = replace(endpoint, url=with_address(endpoint.url, Address("", port)))
+    return replace(base, id=tenant_id, title=f"{base.title} ({label})", endpoint=endpoint, is_implied=True)
+
+
+def _names_a_port(endpoint: Endpoint) -> bool:
+    return bool(endpoint.port_flags or endpoint.host_flags or endpoint.host_variable or endpoint.port_variable)

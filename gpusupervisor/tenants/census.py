@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpusupervisor.engine_http import Header
 from gpusupervisor.processes.identity import ProcessIdentity
 
 
@@ -32,12 +33,19 @@ class TenantPresence:
     id: str
     definition_id: str
     endpoint: str
-    """URL; empty when it has none, or when another tenant is at the address that would be taken for granted."""
+    """URL; empty when it has none, when another tenant is at the address that would be taken for granted, and while
+    nothing of it is there that could be at an address that others use too."""
     holders: tuple[Holder, ...] = ()
     holdings: Mapping[str, int] = field(default_factory=dict)
     """GPU UUID to known bytes."""
     unknown_on: frozenset[str] = frozenset()
     """GPUs on which a process of unknown size holds memory: holdings are a lower bound there."""
+    servers: tuple[ProcessIdentity, ...] = ()
+    """Its servers that are known, whether or not they hold VRAM."""
+    endpoint_is_written: bool = True
+    """The address is the one of its file, not one that a process has named: keys may be sent there."""
+    headers: tuple[Header, ...] = ()
+    """What goes with every request to the endpoint; keys only when `endpoint_is_written`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpusupervisor.clock import UNKNOWN as INFINITY
+from gpusupervisor.engine_http import Header
 
 ActivityPolicy = Literal["any", "all"]
 WhenBusy = Literal["deferred", "refused", "destructive"]
+ENGINES = (
+    "ollama", "comfyui", "llama.cpp", "llama-swap", "vllm", "sglang", "localai", "lm-studio", "automatic1111",
+    "invokeai", "tabbyapi", "koboldcpp", "text-generation-webui", "speaches", "whisper.cpp",
+)  # fmt: skip
+"""Engines whose API and configuration are known."""
 NEEDS_AUTO = "auto"
 """`needs-vram = "auto"`: what the engine itself reports it wants."""
 
@@ -40,6 +46,10 @@ class Match:
     runners: tuple[str, ...] = ()
     """Command lines of the workers that a server of this tenant starts. One below its server is the tenant's,
     whatever its executable; one whose server is gone is an orphan."""
+    all_below: bool = False
+    """Whatever its servers (by executables or command lines) start is the tenant's: they alone can be asked for it."""
+    declared: tuple[str, ...] = ()
+    """Names of system units that root has declared to be this tenant's: they beat everything else. No key of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +60,16 @@ class Endpoint:
     """Scheme, host, port, e.g. "http://127.0.0.1:11434"."""
     port_flags: tuple[str, ...] = ()
     """Command-line flags of its processes that name the real port, e.g. ("--port",): the last one seen wins."""
+    host_flags: tuple[str, ...] = ()
+    """Command-line flags that name the address it listens on: a host, or a host and a port (":9292")."""
     host_variable: str = ""
-    """Environment variable of its processes that names the address it listens on, e.g. "OLLAMA_HOST": its port
-    counts where no flag names one."""
+    """Environment variable of its processes that names the address it listens on, e.g. "OLLAMA_HOST"; flags win."""
+    port_variable: str = ""
+    """Environment variable that names the port alone, e.g. "LLAMA_ARG_PORT"."""
+    own_port: bool = False
+    """Nobody else is to be expected at the shipped port, so that it is asked there even while it holds no VRAM."""
+    headers: tuple[Header, ...] = ()
+    """Sent with every request, keys only to the address that the file names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +88,8 @@ class ProbeSpec:
     """http: JMESPath over the answer of `first`; true means asleep, hence idle."""
     busy_when: str = ""
     """http: JMESPath; true = busy, false = idle, anything else (null too) = unknown."""
+    worker_port_flag: str = ""
+    """http: each of its processes is asked, at the port of 127.0.0.1 that this flag of its command line names."""
     busy_metrics: tuple[str, ...] = ()
     """prometheus: metric names; busy when the sum of any is above 0, unknown when none is there."""
     idle_after: int = 0
@@ -111,6 +130,15 @@ class VersionRequirement:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A release that would harm, or be in vain, the way the engine is set up is not sent."""
+
+    get: str
+    when: str
+    """JMESPath over the answer of `get`; must be true."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseMethod:
     """One rung of the ladder by which a tenant is asked for its VRAM."""
 
@@ -122,13 +150,14 @@ class ReleaseMethod:
     query: tuple[tuple[str, str], ...] = ()
     json: object = None
     """Body; every string in it that contains {item} has it filled in."""
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[Header, ...] = ()
     for_each: ForEach | None = None
     success_when: str = ""
     """JMESPath over the JSON answer; must be true. Empty: any 2xx answer counts as accepted."""
     when_busy: WhenBusy = "destructive"
     """What the engine does with it while it works: `deferred` until done, `refused`, or `destructive`."""
     version: VersionRequirement | None = None
+    only_if: Condition | None = None
     settle: int = 10_000_000
     """How long the memory may take to come back (microseconds)."""
     timeout: int = 10_000_000
@@ -157,6 +186,8 @@ class TenantDefinition:
     endpoint_is_usual: bool = False
     """The endpoint's URL is the shipped one, which nobody has chosen for this machine: a process that listens
     elsewhere is asked there."""
+    is_implied: bool = False
+    """An instance without a file of its own: its address is one that a process has named."""
     activity: ActivitySpec | None = None
     """None: activity is always unknown, so never released."""
     release: tuple[ReleaseMethod, ...] = ()

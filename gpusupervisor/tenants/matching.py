@@ -1,8 +1,8 @@
 """Matching: which definition a process belongs to, decided from who it is and nothing else (pure).
 
-Units beat containers beat executables beat command lines beat kernel task names. Within a class the pattern with
-more literal characters wins, then the definition's id. A worker below its server is its server's, whatever its
-own executable is called: Ollama and llama.cpp both ship a `llama-server`.
+What root has declared of a unit beats units beat containers beat executables beat command lines beat kernel task
+names. Within a class the pattern with more literal characters wins, then the definition's id. A worker below its
+server is its server's, whatever its own executable is called: Ollama and llama.cpp both ship a `llama-server`.
 """
 
 import fnmatch
@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import ProcessKind
 from gpusupervisor.processes.identity import ProcessIdentity
-from gpusupervisor.tenants.definition import Match, TenantDefinition
-from gpusupervisor.tenants.instances import (
-    instance_label,
-    port_in_environment,
+from gpusupervisor.tenants.definition import Endpoint, Match, TenantDefinition
+from gpusupervisor.tenants.instances import instance_label, service_name, tenant_id
+from gpusupervisor.tenants.listening import (
+    Address,
+    address_in_environment,
+    address_on_command_line,
     port_it_listens_on,
-    port_on_command_line,
-    service_name,
-    tenant_id,
 )
 from gpusupervisor.tenants.schema import literal_length
 
 # Classes of evidence, strongest first.
-_UNIT, _CONTAINER, _WORKER, _EXECUTABLE, _BELOW, _COMMAND_LINE, _COMM = range(7)
+_DECLARED, _UNIT, _CONTAINER, _WORKER, _EXECUTABLE, _BELOW, _COMMAND_LINE, _COMM = range(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,8 @@ class Recognition:
     """For a person, e.g. "unit ollama.service"."""
     port: int | None = None
     """Where its server listens, as far as that is known: by its command line, its environment, or its socket."""
+    host: str = ""
+    """The address that it listens on, where its command line or its environment name one."""
     orphan: bool = False
     """A worker whose server is gone."""
 
@@ -51,6 +52,8 @@ class _Hit:
     rank: int
     literal: int
     why: str
+    depth: int = 0
+    """How far above itself it was found: of those who started it, the first one counts."""
 
 
 def match_process(
@@ -63,32 +66,35 @@ def match_process(
 
     ancestors: parent first; the ones that are gone or unreadable left out.
     """
-    best: tuple[tuple[int, int, str], TenantDefinition, str] | None = None
+    best: tuple[tuple[int, int, int, str], TenantDefinition, str] | None = None
     for definition in definitions:
         if definition.match.graphics_only and "graphics" not in kinds:
             continue
         for hit in _hits(definition.match, identity, ancestors):
-            order = (hit.rank, -hit.literal, definition.id)
+            order = (hit.rank, -hit.depth, -hit.literal, definition.id)
             if best is None or order < best[0]:
                 best = (order, definition, hit.why)
     if best is None:
         return None
     _, definition, why = best
-    port = _server_port(definition, identity, ancestors)
-    label = instance_label(definition, identity, port)
+    address = _server_address(definition, identity, ancestors)
+    label = instance_label(definition, identity, address.port)
     return Recognition(
         definition.id,
         label,
         tenant_id(definition, label),
         why,
-        port,
-        _is_orphan(definition, identity, ancestors),
+        address.port,
+        address.host,
+        orphan=_is_orphan(definition, identity, ancestors),
     )
 
 
 def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> Iterator[_Hit]:
     """Every way in which the process matches, at most one of each class."""
     own = _executable(identity)
+    if identity.unit and identity.unit in match.declared:
+        yield _Hit(_DECLARED, 0, f"unit {harmless(identity.unit)}, which declares it")
     yield from _hit(_UNIT, match.units, identity.unit, "unit ")
     yield from _hit(_UNIT, match.user_units, identity.user_unit, "user unit ")
     if identity.container:
@@ -99,16 +105,23 @@ def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessId
         yield from _hit(_COMMAND_LINE, match.command_lines, line, "command line ")
     yield from _hit(_COMM, match.comms, identity.comm, "process name ")
     if not match.graphics_only:
-        worker = _longest(match.runners, _joined(identity)) >= 0
-        for ancestor in ancestors:
-            above = _executable(ancestor)
-            yield from _hit(_WORKER if worker else _BELOW, match.executables, above, "below ")
+        yield from _hits_above(match, identity, ancestors)
 
 
-def _hit(rank: int, patterns: Sequence[str], text: str, label: str) -> Iterator[_Hit]:
+def _hits_above(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> Iterator[_Hit]:
+    """The ways in which what started the process matches."""
+    worker = match.all_below or _longest(match.runners, _joined(identity)) >= 0
+    for depth, ancestor in enumerate(ancestors, 1):
+        rank, above = (_WORKER, depth) if worker else (_BELOW, 0)
+        yield from _hit(rank, match.executables, _executable(ancestor), "below ", above)
+        for line in _lines(ancestor) if match.all_below else ():
+            yield from _hit(rank, match.command_lines, line, "below ", above)
+
+
+def _hit(rank: int, patterns: Sequence[str], text: str, label: str, depth: int = 0) -> Iterator[_Hit]:
     literal = _longest(patterns, text)
     if literal >= 0:
-        yield _Hit(rank, literal, label + harmless(text))
+        yield _Hit(rank, literal, label + harmless(text), depth)
 
 
 def _longest(patterns: Sequence[str], text: str) -> int:
@@ -141,26 +154,37 @@ def _lines(identity: ProcessIdentity) -> Iterator[str]:
         yield " ".join(placed)
 
 
-def _server_port(
+def _server_address(
     definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]
-) -> int | None:
-    """The port of the outermost process of the same tenant: a worker's own port is not the tenant's."""
+) -> Address:
+    """Where the outermost process of the same tenant listens: a worker's own port is not the tenant's."""
+    endpoint = definition.endpoint
+    if endpoint is None:
+        return Address()
     below_server = is_worker = False
     for ancestor in reversed(ancestors):
         is_server = _longest(definition.match.executables, _executable(ancestor)) >= 0
-        is_kin = is_server or _longest(definition.match.command_lines, _joined(ancestor)) >= 0
-        if is_kin or (service_name(identity) and ancestor.cgroup == identity.cgroup):
-            port = port_on_command_line(definition.endpoint, ancestor.command_line)
-            if port is not None:
-                return port
+        says = any(_longest(definition.match.command_lines, line) >= 0 for line in _lines(ancestor))
+        if is_server or says or (service_name(identity) and ancestor.cgroup == identity.cgroup):
+            named = address_on_command_line(endpoint, ancestor.command_line)
+            if named.port is not None:
+                return named
             is_worker = True
-        below_server = below_server or is_server
+        below_server = below_server or is_server or (says and definition.match.all_below)
     is_worker = is_worker or _longest(definition.match.runners, _joined(identity)) >= 0
-    named = None if below_server else port_on_command_line(definition.endpoint, identity.command_line)
-    inherited = named or port_in_environment(definition.endpoint, identity.environment)
-    if inherited or is_worker or not definition.endpoint_is_usual:
-        return inherited
-    return port_it_listens_on(definition.endpoint, identity.listening_ports)
+    return _own_address(
+        endpoint, identity, below_server=below_server, listens=not is_worker and definition.endpoint_is_usual
+    )
+
+
+def _own_address(endpoint: Endpoint, identity: ProcessIdentity, *, below_server: bool, listens: bool) -> Address:
+    """What the process itself knows of it: its flags unless it is below its server, what it inherited, its sockets."""
+    flags = Address() if below_server else address_on_command_line(endpoint, identity.command_line)
+    inherited = address_in_environment(endpoint, identity.environment)
+    host, port = flags.host or inherited.host, flags.port or inherited.port
+    if port is None and listens:
+        port = port_it_listens_on(endpoint, identity.listening_ports)
+    return Address(host, port)
 
 
 def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:

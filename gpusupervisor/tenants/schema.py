@@ -12,8 +12,9 @@ from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.configuration.checking import TableReader
 from gpusupervisor.configuration.document import Table
 from gpusupervisor.configuration.layers import Finding
-from gpusupervisor.tenants.definition import NEEDS_AUTO, Endpoint, Match, TenantDefinition
+from gpusupervisor.tenants.definition import ENGINES, NEEDS_AUTO, Endpoint, Match, TenantDefinition
 from gpusupervisor.tenants.schema_activity import expand_probe, read_activity
+from gpusupervisor.tenants.schema_http import flag_complaint, read_headers
 from gpusupervisor.tenants.schema_release import read_releases
 
 ID = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
@@ -24,8 +25,6 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
-_FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_ENGINE = re.compile(r"[a-z0-9][a-z0-9.-]{0,31}")
 _LONGEST_PATTERN = 512
 _LONGEST_INSTANCE_BASE = 40
 """Characters of a per-instance definition's id, so that "ID@LABEL" stays an id."""
@@ -60,7 +59,7 @@ def _read(tenant_id: str, reader: TableReader) -> TenantDefinition:
     return TenantDefinition(
         id=tenant_id,
         title=reader.text("title", complaint=_title_complaint),
-        engine=reader.text("engine", complaint=_engine_complaint),
+        engine=reader.choice("engine", ENGINES),
         priority=reader.integer("priority", defaults.priority, 0, 100),
         idle_priority=_read_idle_priority(reader),
         protected=reader.boolean("protected", defaults.protected),
@@ -82,10 +81,6 @@ def _read(tenant_id: str, reader: TableReader) -> TenantDefinition:
 
 def _title_complaint(text: str) -> str:
     return "is longer than 64 characters" if len(text) > 64 else ""
-
-
-def _engine_complaint(text: str) -> str:
-    return "" if _ENGINE.fullmatch(text) else "is no engine's name: small letters, digits, . and -"
 
 
 def _read_idle_priority(reader: TableReader) -> int | None:
@@ -115,6 +110,7 @@ def _read_match(reader: TableReader) -> Match:
                 comms=match.texts("comms", _pattern_complaint),
                 graphics_only=match.boolean("graphics-only", False),
                 runners=match.texts("runners", _pattern_complaint),
+                all_below=match.boolean("all-below", False),
             )
     lists = (found.units, found.user_units, found.containers, found.executables, found.command_lines, found.comms)
     if not any(lists):
@@ -147,13 +143,13 @@ def _read_endpoint(reader: TableReader) -> Endpoint | None:
             endpoint.complain("url", 'is missing, e.g. url = "http://127.0.0.1:8188"')
         return Endpoint(
             url=endpoint.text("url", complaint=_url_complaint).rstrip("/"),
-            port_flags=endpoint.texts("port-flags", _flag_complaint),
+            port_flags=endpoint.texts("port-flags", flag_complaint),
+            host_flags=endpoint.texts("host-flags", flag_complaint),
             host_variable=endpoint.text("host-variable", complaint=_variable_complaint),
+            port_variable=endpoint.text("port-variable", complaint=_variable_complaint),
+            own_port=endpoint.boolean("own-port", False),
+            headers=read_headers(endpoint),
         )
-
-
-def _flag_complaint(flag: str) -> str:
-    return "" if _FLAG.fullmatch(flag) else 'is no command-line flag; allowed: e.g. "--port" or "-p"'
 
 
 def _variable_complaint(name: str) -> str:

@@ -6,7 +6,7 @@ from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.configuration.checking import TableReader
 from gpusupervisor.configuration.document import Table
 from gpusupervisor.tenants.definition import ActivitySpec, ProbeSpec
-from gpusupervisor.tenants.schema_http import expression_complaint, metric_complaint, path_complaint
+from gpusupervisor.tenants.schema_http import expression_complaint, flag_complaint, metric_complaint, path_complaint
 
 _MILLISECOND = 1000
 _SECOND = 1_000_000
@@ -54,7 +54,10 @@ def _timeout(probe: TableReader) -> int:
 
 def _read_any(kind: str, probe: TableReader) -> ProbeSpec:
     """A probe of no known kind: its other keys cannot be judged."""
-    for key in ("get", "first", "asleep-when", "busy-when", "busy-metrics", "idle-after", "threshold", "timeout"):
+    for key in (
+        "get", "first", "asleep-when", "busy-when", "worker-port-flag", "busy-metrics", "idle-after", "threshold",
+        "timeout",
+    ):  # fmt: skip
         probe.raw(key)
     return ProbeSpec(kind)
 
@@ -75,6 +78,7 @@ def _read_http(kind: str, probe: TableReader) -> ProbeSpec:
         first=probe.text("first", complaint=path_complaint),
         asleep_when=probe.text("asleep-when", complaint=expression_complaint),
         busy_when=probe.text("busy-when", complaint=expression_complaint),
+        worker_port_flag=probe.text("worker-port-flag", complaint=flag_complaint),
         timeout=_timeout(probe),
     )
 

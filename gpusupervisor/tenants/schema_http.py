@@ -1,9 +1,12 @@
 """What may be sent to an engine, and read from its answer: paths, headers, expressions, metric names."""
 
+import os
 import re
 
 import jmespath
 
+from gpusupervisor.configuration.checking import TableReader
+from gpusupervisor.engine_http import Header, HeaderValue, KeyFile
 from gpusupervisor.foreign_text import harmless
 
 _LONGEST_EXPRESSION = 1024
@@ -14,6 +17,9 @@ _HEADER_VALUE = re.compile(r"[ -~]{1,1024}")
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]{0,255}")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type"})
 """Headers that the client writes itself."""
+_SECRET = re.compile(r"(proxy-)?authorization|cookie|.*(key|token|secret|password).*", re.IGNORECASE)
+"""Headers whose value would be shown to everybody who looks at a definition."""
+_FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def path_complaint(path: str) -> str:
@@ -46,6 +52,50 @@ def header_complaint(name: str, value: str) -> str:
     if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
         return "is no HTTP header: plain ASCII only"
     return "is written by the HTTP client itself" if name.lower() in _OURS else ""
+
+
+def flag_complaint(flag: str) -> str:
+    """What is wrong with a command-line flag."""
+    return "" if _FLAG.fullmatch(flag) else 'is no command-line flag; allowed: e.g. "--port" or "-p"'
+
+
+def read_headers(reader: TableReader) -> tuple[Header, ...]:
+    """The table `headers`: each value a text, or a table that names the file with the key."""
+    with reader.table("headers") as headers:
+        return tuple(_read_header(headers, name) for name in headers.names()) if headers is not None else ()
+
+
+def _read_header(headers: TableReader, name: str) -> Header:
+    if isinstance(headers.raw(name), dict):
+        value: HeaderValue = _read_key(headers, name)
+    else:
+        value = str(headers.raw(name)) if _is_number(headers.raw(name)) else headers.text(name)
+    shown = f"{value.prefix}x" if isinstance(value, KeyFile) else value or "x"
+    wrong = header_complaint(name, shown)
+    if not wrong and isinstance(value, str) and _SECRET.fullmatch(name):
+        wrong = f"is a key that everybody could read here; write it into a file of root's: {_KEY_EXAMPLE}"
+    if wrong:
+        headers.complain(harmless(name, 64), wrong)
+    return name, value
+
+
+def _read_key(headers: TableReader, name: str) -> KeyFile:
+    with headers.table(name) as key:
+        assert key is not None
+        if not key.has("file"):
+            key.complain("file", f"is missing, e.g. {_KEY_EXAMPLE}")
+        return KeyFile(key.text("file", complaint=_file_complaint), key.text("prefix"))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_KEY_EXAMPLE = '{ file = "/etc/gpusupervisor/keys/NAME", prefix = "Bearer " }'
+
+
+def _file_complaint(path: str) -> str:
+    return "" if os.path.isabs(path) and ".." not in path.split("/") else "is no absolute path"
 
 
 def query_complaint(name: str, value: str) -> str:

@@ -3,12 +3,12 @@
 import re
 
 from gpusupervisor.configuration.checking import TableReader
-from gpusupervisor.tenants.definition import ForEach, ReleaseMethod, VersionRequirement, WhenBusy
+from gpusupervisor.tenants.definition import Condition, ForEach, ReleaseMethod, VersionRequirement, WhenBusy
 from gpusupervisor.tenants.schema_http import (
     expression_complaint,
-    header_complaint,
     path_complaint,
     query_complaint,
+    read_headers,
 )
 
 ITEM = "{item}"
@@ -36,7 +36,7 @@ def _read_release(rung: TableReader) -> ReleaseMethod:
     rung.choice("method", ("http",), "http")
     verb, path = _read_request(rung)
     query = rung.pairs("query", query_complaint)
-    headers = rung.pairs("headers", header_complaint)
+    headers = read_headers(rung)
     body = rung.raw("json")
     if body is not None and verb == "GET":
         rung.complain("json", "a GET has no body: use post, put or delete")
@@ -54,6 +54,7 @@ def _read_release(rung: TableReader) -> ReleaseMethod:
         success_when=rung.text("success-when", complaint=expression_complaint),
         when_busy=_WHEN_BUSY.get(rung.choice("when-busy", tuple(_WHEN_BUSY), default.when_busy), default.when_busy),
         version=_read_version(rung),
+        only_if=_read_condition(rung),
         settle=rung.duration("settle", default.settle, 100_000, 600 * _SECOND),
         timeout=rung.duration("timeout", default.timeout, 100_000, 120 * _SECOND),
     )
@@ -111,6 +112,18 @@ def _read_version(rung: TableReader) -> VersionRequirement | None:
             version.text("get", complaint=path_complaint),
             version.text("value", complaint=expression_complaint),
             version.text("minimum", complaint=_version_complaint),
+        )
+
+
+def _read_condition(rung: TableReader) -> Condition | None:
+    with rung.table("only-if") as condition:
+        if condition is None:
+            return None
+        for key, example in (("get", 'get = "/props"'), ("when", 'when = "models_autoload"')):
+            if not condition.has(key):
+                condition.complain(key, f"is missing, e.g. {example}")
+        return Condition(
+            condition.text("get", complaint=path_complaint), condition.text("when", complaint=expression_complaint)
         )
 
 

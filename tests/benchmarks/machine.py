@@ -24,6 +24,7 @@ from gpusupervisor.settings import Settings
 from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, World, installed
 from gpusupervisor.supervisor import Configuration, Supervisor
 from gpusupervisor.tenants.catalog import Catalog, load_catalog
+from gpusupervisor.unit_client import UnitClient
 
 DEFINITION = """\
 title = "{name}"
@@ -133,7 +134,9 @@ class Machine:
             NvmlReader(self.clock), NvmlThread(self.clock), self.clock, sysfs_root=self._directory / "sysfs"
         )
         configuration = Configuration(Settings(reserve=0), catalog, ())
-        self._observatory = Observatory(monitor, ProcessReader(), self._http, configuration.catalog, self.clock)
+        self._observatory = Observatory(
+            monitor, ProcessReader(), self._http, configuration.catalog, self.clock, UnitClient()
+        )
         return Supervisor(
             configuration,
             lambda: configuration,

@@ -10,6 +10,7 @@ import pytest
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.situation import ReleasePlan
 from gpusupervisor.bus.service import BusService
+from gpusupervisor.engines.setting import Setting
 from gpusupervisor.errors import InvalidConfiguration
 from gpusupervisor.state import Check
 from tests.bus.builders import GIB, FakeClock, make_plan, make_result, make_state, no_jobs
@@ -271,3 +272,34 @@ async def test_names_that_steer_a_terminal_do_not_reach_it(ctl: Run, service: Bu
     shown = await ctl("status")
     assert shown.status == 0
     assert all(char.isprintable() or char == "\n" for char in shown.output)
+
+
+async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, service: BusService) -> None:
+    state = make_state()
+    settings = (
+        Setting("OLLAMA_KEEP_ALIVE", "5m", "/etc/o.conf", "an idle model stays loaded for 5min", pending="-1"),
+        Setting("--highvram", "", "command line", "models stay\x1b[2J in VRAM"),
+    )
+    engines = {**state.engines, "ollama": replace(state.engines["ollama"], settings=settings, unit="ollama.service")}
+    service.publish(replace(state, engines=engines))
+    shown = await ctl("engine", "ollama")
+    assert shown.status == 0, shown.errors
+    for part in (
+        "ollama: ollama 0.12.0",
+        "unit ollama.service",
+        "OLLAMA_KEEP_ALIVE = 5m  (/etc/o.conf)\n  ! after a restart: -1\n  an idle model stays",
+        "--highvram  (command line)\n  models stay",
+    ):
+        assert part in shown.output
+    assert "\x1b" not in shown.output
+    listed = (await ctl("engines")).output.splitlines()
+    assert listed[0].split() == ["ENGINE", "VERSION", "ENDPOINT"]
+    assert any(line.startswith("ollama ") for line in listed)
+    assert "no settings are known" in (await ctl("engine", "comfyui")).output
+
+
+async def test_an_engine_that_is_not_there_is_an_error(ctl: Run, service: BusService) -> None:
+    service.publish(make_state())
+    shown = await ctl("engine", "nobody")
+    assert (shown.status, shown.output) == (1, "")
+    assert "No engine is called" in shown.errors

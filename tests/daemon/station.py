@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 from gpusupervisor.simulation.engines.launch import PACKAGE, environment
 from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
+from gpusupervisor.tenants.catalog import SHIPPED as DEFINITIONS
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.notify_socket import NotifySocket
 
 T = TypeVar("T")
 PATIENCE = 15.0
 QUICK = 'interval = "100ms"\nidle-interval = "100ms"\nreserve = "0"\n'
-SHIPPED = ("ollama", "comfyui", "desktop", "llama-server", "vllm")
+SHIPPED = tuple(path.stem for path in DEFINITIONS.glob("*.toml"))
 
 
 def wait_until(probe: Callable[[], T], what: str, within: float = PATIENCE) -> T:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.helper.variables import named_variables
+from gpusupervisor.helper.variables import AT_MOST, named_variables, tenant_units
+from gpusupervisor.tenants.catalog import SHIPPED
 
 FILE = '[endpoint]\nhost-variable = "{}"\n'
 ME = os.geteuid()
@@ -54,3 +55,23 @@ def test_a_link_is_not_followed(layer: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.toml").write_text(FILE.format("B_HOST"))
     (layer / "b.toml").symlink_to(tmp_path / "elsewhere.toml")
     assert named_variables([layer], ME) == {"A_HOST"}
+
+
+def test_units_of_all_files_are_those_whose_processes_may_be_told_of(layer: Path) -> None:
+    (layer / "b.toml").write_text('[match]\nunits = ["ollama.service", "comfyui@*.service"]\n')
+    (layer / "c.toml").write_text("match = 3\n")
+    (layer / "d.toml").write_text('[match]\nunits = "x.service"\n')
+    (layer / "e.toml").write_text('[match]\nunits = [3]\nuser-units = ["y.service"]\n')
+    assert tenant_units([layer], ME) == {"ollama.service", "comfyui@*.service"}
+    assert tenant_units([layer], ME + 1) == frozenset()
+
+
+def test_a_variable_of_the_port_alone_counts_too(layer: Path) -> None:
+    (layer / "b.toml").write_text('[endpoint]\nhost-variable = "B_HOST"\nport-variable = "B_PORT"\n')
+    assert named_variables([layer], ME) == {"A_HOST", "B_HOST", "B_PORT"}
+
+
+def test_what_is_shipped_names_fewer_than_are_told() -> None:
+    owner = SHIPPED.stat().st_uid
+    assert {"OLLAMA_HOST", "LLAMA_ARG_PORT", "UVICORN_PORT"} <= named_variables([SHIPPED], owner)
+    assert len(named_variables([SHIPPED], owner)) < AT_MOST / 2

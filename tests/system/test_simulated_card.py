@@ -147,6 +147,32 @@ def test_an_unknown_application_is_named_and_becomes_a_tenant_with_a_file(card: 
         card.run("systemctl", "stop", "mystery.service")
 
 
+def test_a_unit_declares_itself_a_tenant_and_a_reload_of_systemd_is_noticed(card: Machine) -> None:
+    path = "/run/systemd/system/selfmade.service.d/tenant.conf"
+    declared = "[Service]\nEnvironment=GPUSUPERVISOR_TENANT=selfmade GPUSUPERVISOR_PRIORITY="
+    card.write(path, f"{declared}30\n")
+    start_engine(card, "selfmade.service", "third_app", "--hold=2G")
+    try:
+        card.wait_until("the tenant holds its memory", lambda: tenant(card, "selfmade").get("Holding"), UNIT)
+        assert tenant(card, "selfmade")["Priority"] == 30
+        card.write(path, f"{declared}35\n")
+        card.run("systemctl", "daemon-reload")
+        card.wait_until("the change is noticed", lambda: tenant(card, "selfmade").get("Priority") == 35, UNIT)
+        card.write(path, f"{declared}high\n")
+        card.run("systemctl", "daemon-reload")
+        card.wait_until("the mistake is named", lambda: "GPUSUPERVISOR_PRIORITY" in health(card), UNIT)
+    finally:
+        card.run("rm", path)
+        card.run("systemctl", "daemon-reload")
+        card.run("systemctl", "stop", "selfmade.service")
+    card.wait_until("all is well again", lambda: "GPUSUPERVISOR_PRIORITY" not in health(card), UNIT)
+
+
+def health(machine: Machine) -> str:
+    """What the health object says in one line."""
+    return str(properties(machine, f"{ROOT}/health", f"{BUS_NAME}.Health").get("Summary"))
+
+
 def test_a_killed_service_finds_everything_again(card: Machine) -> None:
     hold_a_model(card)
     old = card.property(UNIT, "MainPID")

@@ -8,6 +8,7 @@ import pytest
 
 from gpusupervisor.errors import NoSuchTenant
 from gpusupervisor.tenants.catalog import SHIPPED, Catalog, load_catalog
+from gpusupervisor.tenants.definition import ENGINES
 
 BASE = """
 title = "App"
@@ -41,7 +42,12 @@ def layers(tmp_path: Path) -> Layers:
 def test_the_shipped_definitions_have_no_problem() -> None:
     catalog = load_catalog([SHIPPED])
     assert catalog.problems == ()
-    assert set(catalog.definitions) == {"ollama", "comfyui", "desktop", "llama-server", "vllm"}
+    assert {each.engine for each in catalog.definitions.values()} - {""} == set(ENGINES)
+    assert set(catalog.definitions) == {
+        "automatic1111", "comfyui", "desktop", "invokeai", "koboldcpp", "llama-router", "llama-server", "llama-swap",
+        "lm-studio", "localai", "ollama", "sglang", "speaches", "tabbyapi", "text-generation-webui", "vllm",
+        "whisper-server",
+    }  # fmt: skip
 
 
 def test_the_example_documents_every_key_and_is_right() -> None:
@@ -62,11 +68,12 @@ def test_the_example_documents_every_key_and_is_right() -> None:
     assert {key for key in keys if not re.search(rf"(?<![a-z-]){key}(?![a-z-])", text)} == set()
 
 
-def test_the_example_that_vllm_gives_for_its_release_is_right() -> None:
-    lines = (SHIPPED / "vllm.toml").read_text().splitlines()
+@pytest.mark.parametrize("name", ["automatic1111", "koboldcpp", "sglang", "tabbyapi", "vllm"])
+def test_a_release_that_is_only_suggested_is_right(name: str) -> None:
+    lines = (SHIPPED / f"{name}.toml").read_text().splitlines()
     snippet = "\n".join(line.removeprefix("#   ") for line in lines if line.startswith("#   "))
-    assert tomllib.loads(snippet)["release"][0]["query"] == {"level": 1}
-    assert load_catalog([SHIPPED]).check_text("vllm.toml", snippet) == ()
+    assert tomllib.loads(snippet)["release"][0]["when-busy"] == "destructive"
+    assert load_catalog([SHIPPED]).check_text(f"{name}.toml", snippet) == ()
 
 
 def test_a_sleeping_llama_server_is_asked_only_what_does_not_wake_it() -> None:
@@ -76,10 +83,27 @@ def test_a_sleeping_llama_server_is_asked_only_what_does_not_wake_it() -> None:
     assert (probe.first, probe.asleep_when, probe.get) == ("/props", "is_sleeping", "/slots")
 
 
-def test_nothing_destructive_is_shipped() -> None:
-    rungs = [rung for each in load_catalog([SHIPPED]).definitions.values() for rung in each.release]
-    assert {rung.path for rung in rungs} == {"/api/generate", "/free"}
-    assert all(rung.when_busy == "deferred" for rung in rungs)
+def test_what_is_shipped_spares_running_work_or_is_only_asked_of_those_known_to_rest() -> None:
+    definitions = load_catalog([SHIPPED]).definitions.values()
+    asked = {each.id: rung.when_busy for each in definitions for rung in each.release}
+    assert asked == {
+        "ollama": "deferred", "comfyui": "deferred", "localai": "refused", "invokeai": "refused", "speaches": "refused",
+        "llama-router": "destructive", "llama-swap": "destructive", "lm-studio": "destructive",
+    }  # fmt: skip
+    for each in definitions:
+        first = each.activity.probes[0] if each.activity else None
+        if asked.get(each.id) == "destructive":
+            assert first is not None
+            # Its own word that it does not work, or half a minute of quiet of everything that it has started.
+            assert first.worker_port_flag or (first.kind, first.idle_after) == ("sm-utilization", 30_000_000)
+
+
+def test_no_shipped_definition_names_a_host_or_a_key() -> None:
+    for each in load_catalog([SHIPPED]).definitions.values():
+        if each.endpoint:
+            assert each.endpoint.url.startswith("http://127.0.0.1:")
+            assert each.endpoint.headers == ()
+        assert all(rung.headers == () for rung in each.release)
 
 
 def test_the_desktop_is_protected_and_matters_most() -> None:

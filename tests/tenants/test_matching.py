@@ -8,7 +8,7 @@ from gpusupervisor.gpu.sample import ProcessKind
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import SHIPPED, Catalog, load_catalog
 from gpusupervisor.tenants.definition import Endpoint, Match, TenantDefinition
-from gpusupervisor.tenants.instances import port_on_command_line, with_port
+from gpusupervisor.tenants.listening import Address, address_on_command_line, with_address
 from gpusupervisor.tenants.matching import Recognition, match_process
 from gpusupervisor.tenants.recognizer import Recognizer
 
@@ -112,7 +112,9 @@ def test_a_child_without_a_pattern_of_its_own_counts_to_its_ancestor() -> None:
 def test_a_workers_own_port_is_not_the_tenants() -> None:
     router = who(5, "llama-server --models-dir /m", executable="/usr/bin/llama-server")
     child = who(7, "llama-server --port 40123 --alias m", executable="/usr/bin/llama-server", parents=[router])
-    assert tenant(child, router) == "llama-server"
+    assert tenant(child, router) == "llama-router"
+    plain = who(5, "llama-server --port 8080", executable="/usr/bin/llama-server")
+    assert tenant(child, plain) == "llama-server"
 
 
 def test_units_beat_containers_beat_executables_beat_command_lines_beat_comms() -> None:
@@ -190,12 +192,14 @@ def test_an_orphan_is_a_worker_that_init_inherited_outside_units_and_containers(
     ],
 )
 def test_the_last_valid_port_on_the_command_line_counts(arguments: tuple[str, ...], port: int | None) -> None:
-    assert port_on_command_line(Endpoint("http://127.0.0.1:1", ("--port",)), arguments) == port
+    assert address_on_command_line(Endpoint("http://127.0.0.1:1", ("--port",)), arguments) == Address("", port)
 
 
 def test_another_port_leaves_scheme_and_host() -> None:
-    assert with_port("https://[::1]:80", 443) == "https://[::1]:443"
-    assert with_port("http://127.0.0.1", 8189) == "http://127.0.0.1:8189"
+    assert with_address("https://[::1]:80", Address("", 443)) == "https://[::1]:443"
+    assert with_address("http://127.0.0.1", Address("", 8189)) == "http://127.0.0.1:8189"
+    assert with_address("http://127.0.0.1:1", Address("::1", 2)) == "http://[::1]:2"
+    assert with_address("http://127.0.0.1:1", Address("gpu.lan")) == "http://gpu.lan:1"
 
 
 def test_labels_that_are_no_ids_are_made_some_and_stay_distinct() -> None:
@@ -281,11 +285,11 @@ def test_a_workers_own_port_is_not_its_servers() -> None:
         ("[::1]:11500", 11500),
         ('"127.0.0.1:11500"', 11500),
         ("http://gpu.example", 80),
-        ("HTTPS://gpu.example/", 443),
-        ("0.0.0.0", None),
-        ("::1", None),
-        ("host:99999", None),
-        ("host:port", None),
+        ("HTTPS://gpu.example/", 11434),
+        ("0.0.0.0", 11434),
+        ("::1", 11434),
+        ("host:99999", 11434),
+        ("host:port", 11434),
         ("", None),
     ],
 )

@@ -96,3 +96,48 @@ def test_nobody_is_asked_at_an_address_where_another_tenant_is() -> None:
     both = census([boxed, OLLAMA], gpu(processes={7: GIB, 11: GIB}))
     assert both.tenants["ollama@3f2a3f2a3f2a"].endpoint == ""
     assert both.tenants["ollama"].endpoint == "http://127.0.0.1:11434"
+
+
+def test_a_server_without_vram_says_where_its_tenant_is_asked() -> None:
+    idle = who(20, "/usr/bin/ollama serve", cgroup="/system.slice/ollama.service", variables={"OLLAMA_HOST": ":4321"})
+    second = who(21, "python main.py --port 8189", cgroup="/system.slice/comfyui@two.service")
+    people = {each.key.pid: each for each in (idle, second)}
+    found = take_census(sample(gpu()), people, shipped(), Recognizer(), servers=[20, 21, 22])
+    assert found.tenants["ollama"].endpoint == "http://127.0.0.1:4321"
+    assert (found.tenants["ollama"].servers, found.tenants["ollama"].holdings) == ((idle,), {})
+    assert found.tenants["comfyui@two"].endpoint == "http://127.0.0.1:8189"
+    assert found.gpus["GPU-1"].tenants == {}
+
+
+def test_two_servers_that_would_be_asked_in_the_same_place_are_asked_there_neither() -> None:
+    people = [who(pid, "python main.py", cgroup=f"/system.slice/comfyui@n{pid}.service") for pid in (30, 31)]
+    by_pid = {each.key.pid: each for each in people}
+    found = take_census(sample(gpu()), by_pid, shipped(), Recognizer(), servers=by_pid)
+    assert [found.tenants[f"comfyui@n{pid}"].endpoint for pid in by_pid] == ["", ""]
+
+
+def test_who_shares_a_usual_port_with_others_is_asked_there_only_while_something_of_it_is_there() -> None:
+    nobody = census([], gpu())
+    assert {each.id for each in nobody.tenants.values() if each.endpoint} == {"ollama", "comfyui"}
+    whisper = who(7, "/usr/bin/whisper-server -m m")
+    one = census([whisper], gpu(processes={7: GIB})).tenants
+    assert (one["whisper-server"].endpoint, one["llama-server"].endpoint) == ("http://127.0.0.1:8080", "")
+
+
+def test_of_two_engines_that_would_be_at_the_same_port_the_one_known_to_be_there_is_asked() -> None:
+    whisper, llama = who(7, "/usr/bin/whisper-server -m m"), who(8, "/usr/bin/llama-server -m m")
+    unsure = census([whisper, llama], gpu(processes={7: GIB, 8: GIB})).tenants
+    assert (unsure["whisper-server"].endpoint, unsure["llama-server"].endpoint) == ("", "")
+    listening = who(8, "/usr/bin/llama-server -m m", ports=(8080,))
+    sure = census([whisper, listening], gpu(processes={7: GIB, 8: GIB})).tenants
+    assert (sure["whisper-server"].endpoint, sure["llama-server"].endpoint) == ("", "http://127.0.0.1:8080")
+
+
+def test_a_process_that_names_another_address_is_there_and_another_machine_is_not_asked_for_it() -> None:
+    here = who(7, "/usr/bin/llama-server -m m --host ::1")
+    found = census([here], gpu(processes={7: GIB})).tenants["llama-server"]
+    assert (found.endpoint, found.endpoint_is_written) == ("http://[::1]:8080", False)
+    away = who(7, "/usr/bin/ollama runner --model /m", cgroup="/system.slice/ollama.service",
+               variables={"OLLAMA_HOST": "http://gpu.example"})  # fmt: skip
+    found = census([away], gpu(processes={7: GIB})).tenants["ollama"]
+    assert (found.endpoint, found.endpoint_is_written) == ("http://gpu.example:80", False)

@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, urlencode
 
-from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError, TimedOut, Unreachable, is_local
+from gpusupervisor.engine_http import (
+    Answer,
+    BadAnswer,
+    EngineHttp,
+    Header,
+    HttpError,
+    TimedOut,
+    Unreachable,
+    has_key,
+    is_local,
+)
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.tenants.definition import ForEach, ReleaseMethod, VersionRequirement
+from gpusupervisor.tenants.definition import Condition, ReleaseMethod, VersionRequirement
 from gpusupervisor.tenants.json_query import query
 from gpusupervisor.tenants.release.versions import at_least
 
@@ -47,58 +57,119 @@ class _Refused(Exception):  # noqa: N818
     """The method must not be used now; the text says why."""
 
 
-async def request_release(method: ReleaseMethod, endpoint: str, http: EngineHttp) -> ReleaseAnswer:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tenant is asked."""
+
+    endpoint: str
+    headers: tuple[Header, ...] = ()
+    """What goes with every request."""
+    takes_keys: bool = True
+    """The address is the one that a file names: keys may be sent there."""
+
+
+async def request_release(method: ReleaseMethod, place: Place, http: EngineHttp) -> ReleaseAnswer:
     """Send the request of `method`, for every item where there is a list of them. Never raises for what the
     tenant does."""
+    asking = _Asking(method, place, http)
     try:
-        _check(method, endpoint)
+        asking.check()
         if method.version:
-            await _require_version(method.version, endpoint, http, method.timeout)
-        items = await _items(method.for_each, endpoint, http, method.timeout) if method.for_each else ("",)
+            await asking.require_version(method.version)
+        if method.only_if:
+            await asking.require(method.only_if)
+        items = await asking.items()
     except _Refused as refusal:
         return ReleaseAnswer(False, "refused", str(refusal))
     except HttpError as error:
         return ReleaseAnswer(False, "failed", f"it was not asked: {error}")
     if not items:
         return ReleaseAnswer(False, "nothing-to-release", "it has nothing loaded that could be released")
-    return _sum_up(await _send_all(method, items, endpoint, http))
+    return _sum_up(await asking.send_all(items))
 
 
-def _check(method: ReleaseMethod, endpoint: str) -> None:
-    if endpoint and not is_local(endpoint):
-        raise _Refused("its endpoint is on another machine, whose VRAM is not ours to release")
-    if isinstance(method.json, dict) and (works := RUNS_WORK & method.json.keys()):
-        raise _Refused(f"the request of its release has {sorted(works)[0]!r} in it, which would start work")
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One use of a method at a place."""
 
+    method: ReleaseMethod
+    place: Place
+    http: EngineHttp
 
-async def _require_version(
-    requirement: VersionRequirement,
-    endpoint: str,
-    http: EngineHttp,
-    timeout: int,  # noqa: ASYNC109
-) -> None:
-    version = query(requirement.value, _json(await http.get(endpoint, requirement.get, timeout=timeout)))
-    shown = harmless(version, 40) if isinstance(version, str) else "an unknown version"
-    new_enough = at_least(version, requirement.minimum) if isinstance(version, str) else None
-    if not new_enough:
-        raise _Refused(
-            f"its version is {shown}; this release needs {requirement.minimum} or later, older ones misbehave"
-        )
+    def check(self) -> None:
+        """Raises _Refused where nothing may be sent."""
+        if self.place.endpoint and not is_local(self.place.endpoint):
+            raise _Refused("its endpoint is on another machine, whose VRAM is not ours to release")
+        body = self.method.json
+        if isinstance(body, dict) and (works := RUNS_WORK & body.keys()):
+            raise _Refused(f"the request of its release has {sorted(works)[0]!r} in it, which would start work")
+        if has_key(self.method.headers) and not self.place.takes_keys:
+            raise _Refused("its key is sent to no address that only its process has named: write the url beside it")
 
+    async def require_version(self, requirement: VersionRequirement) -> None:
+        """Raises _Refused for an older engine, HttpError."""
+        version = query(requirement.value, await self._get(requirement.get))
+        shown = harmless(version, 40) if isinstance(version, str) else "an unknown version"
+        new_enough = at_least(version, requirement.minimum) if isinstance(version, str) else None
+        if not new_enough:
+            raise _Refused(
+                f"its version is {shown}; this release needs {requirement.minimum} or later, older ones misbehave"
+            )
 
-async def _items(
-    for_each: ForEach,
-    endpoint: str,
-    http: EngineHttp,
-    timeout: int,  # noqa: ASYNC109
-) -> Sequence[str]:
-    found = query(for_each.items, _json(await http.get(endpoint, for_each.get, timeout=timeout)))
-    if not isinstance(found, list) or len(found) > MAX_ITEMS:
-        raise BadAnswer("answered without a usable list of what is loaded")
-    items = [str(item) for item in found if isinstance(item, str | int) and not isinstance(item, bool)]
-    if len(items) != len(found) or any(not 0 < len(item) <= MAX_ITEM_LENGTH for item in items):
-        raise BadAnswer("answered a list of what is loaded with entries that cannot be asked for")
-    return tuple(dict.fromkeys(items))
+    async def require(self, condition: Condition) -> None:
+        """Raises _Refused when the engine is not set up for it, HttpError."""
+        if query(condition.when, await self._get(condition.get)) is not True:
+            raise _Refused(f"it is not set up for this release: {harmless(condition.when)} is not true of it")
+
+    async def items(self) -> Sequence[str]:
+        """What is to be asked for, one by one; a single empty item where there is no list. Raises HttpError."""
+        each = self.method.for_each
+        if each is None:
+            return ("",)
+        found = query(each.items, await self._get(each.get))
+        if not isinstance(found, list) or len(found) > MAX_ITEMS:
+            raise BadAnswer("answered without a usable list of what is loaded")
+        items = [str(item) for item in found if isinstance(item, str | int) and not isinstance(item, bool)]
+        if len(items) != len(found) or any(not 0 < len(item) <= MAX_ITEM_LENGTH for item in items):
+            raise BadAnswer("answered a list of what is loaded with entries that cannot be asked for")
+        return tuple(dict.fromkeys(items))
+
+    async def send_all(self, items: Sequence[str]) -> tuple[ItemAnswer, ...]:
+        """One after the other; an engine that no longer answers is not asked for the rest."""
+        answers: list[ItemAnswer] = []
+        for item in items:
+            if answers and answers[-1].outcome == "failed":
+                answers.append(ItemAnswer(item, "failed", "not asked any more"))
+                continue
+            answers.append(await self._send(item))
+        return tuple(answers)
+
+    async def _get(self, path: str) -> object:
+        """JSON. Raises HttpError."""
+        headers = (*self.place.headers, *self.method.headers)
+        return _json(await self.http.get(self.place.endpoint, path, timeout=self.method.timeout, headers=headers))
+
+    async def _send(self, item: str) -> ItemAnswer:
+        method = self.method
+        path = method.path.replace(PLACEHOLDER, quote(item, safe=""))
+        if method.query:
+            path += ("&" if "?" in path else "?") + urlencode(
+                [(name, value.replace(PLACEHOLDER, item)) for name, value in method.query]
+            )
+        headers = (*self.place.headers, *(_filled_header(header, item) for header in method.headers))
+        body = None
+        if method.json is not None:
+            body = json.dumps(_filled(method.json, item)).encode()
+            headers = (("Content-Type", "application/json"), *headers)
+        try:
+            answer = await self.http.request(
+                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers
+            )
+            return _read(method, item, answer)
+        except (Unreachable, TimedOut) as error:
+            return ItemAnswer(item, "failed", str(error))
+        except HttpError as error:
+            return ItemAnswer(item, "refused", str(error))
 
 
 def _json(answer: Answer) -> object:
@@ -107,36 +178,9 @@ def _json(answer: Answer) -> object:
     return answer.json()
 
 
-async def _send_all(
-    method: ReleaseMethod, items: Sequence[str], endpoint: str, http: EngineHttp
-) -> tuple[ItemAnswer, ...]:
-    """One after the other; an engine that no longer answers is not asked for the rest."""
-    answers: list[ItemAnswer] = []
-    for item in items:
-        if answers and answers[-1].outcome == "failed":
-            answers.append(ItemAnswer(item, "failed", "not asked any more"))
-            continue
-        answers.append(await _send(method, item, endpoint, http))
-    return tuple(answers)
-
-
-async def _send(method: ReleaseMethod, item: str, endpoint: str, http: EngineHttp) -> ItemAnswer:
-    path = method.path.replace(PLACEHOLDER, quote(item, safe=""))
-    if method.query:
-        path += ("&" if "?" in path else "?") + urlencode(
-            [(name, value.replace(PLACEHOLDER, item)) for name, value in method.query]
-        )
-    body, headers = None, method.headers
-    if method.json is not None:
-        body = json.dumps(_filled(method.json, item)).encode()
-        headers = (("Content-Type", "application/json"), *headers)
-    try:
-        answer = await http.request(method.verb, endpoint, path, timeout=method.timeout, body=body, headers=headers)
-        return _read(method, item, answer)
-    except (Unreachable, TimedOut) as error:
-        return ItemAnswer(item, "failed", str(error))
-    except HttpError as error:
-        return ItemAnswer(item, "refused", str(error))
+def _filled_header(header: Header, item: str) -> Header:
+    name, value = header
+    return (name, value.replace(PLACEHOLDER, item)) if isinstance(value, str) else header
 
 
 def _filled(value: object, item: str) -> object:

@@ -15,7 +15,7 @@ from gpusupervisor.tenants.activity.probes.build import build_probes
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.census import Holder, TenantPresence
 from gpusupervisor.tenants.definition import ActivitySpec, ForEach, ProbeSpec, ReleaseMethod, VersionRequirement
-from gpusupervisor.tenants.release.http_release import request_release
+from gpusupervisor.tenants.release.http_release import Place, request_release
 from tests.simulation.engines.conftest import CardView, Start
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -85,14 +85,14 @@ async def test_ollama_from_loading_to_a_deferred_release(start: Start, http: Eng
     assert loading.need == 30 * GIB
     await view.until(lambda: any(process.sm for process in view.processes()))
     assert (await seen.look()).reason.startswith("a request is running on big:latest")
-    answer = await request_release(UNLOAD, ollama.url, http)
+    answer = await request_release(UNLOAD, Place(ollama.url), http)
     assert answer.accepted
     assert view.held() > 0, "accepted is not released"
     assert (await seen.look()).state == "busy"
     await working
     await view.until(lambda: view.held() == 0)
     assert (await seen.look()).state == "idle"
-    assert (await request_release(UNLOAD, ollama.url, http)).outcome == "nothing-to-release"
+    assert (await request_release(UNLOAD, Place(ollama.url), http)).outcome == "nothing-to-release"
 
 
 async def test_a_loaded_ollama_that_does_nothing_is_idle_and_gives_back(
@@ -102,14 +102,14 @@ async def test_a_loaded_ollama_that_does_nothing_is_idle_and_gives_back(
     await post(http, ollama, "/api/generate", {"model": "small"})
     seen = await watcher("ollama", ollama, http, view).look()
     assert (seen.state, seen.reason) == ("idle", "small:latest is loaded and no request is running")
-    assert (await request_release(UNLOAD, ollama.url, http)).accepted
+    assert (await request_release(UNLOAD, Place(ollama.url), http)).accepted
     await view.until(lambda: view.held() == 0)
 
 
 async def test_an_old_ollama_is_not_asked(start: Start, http: EngineHttp, view: CardView) -> None:
     ollama = await start("ollama", "--model", "small=6G", "--version", "0.3.9")
     await post(http, ollama, "/api/generate", {"model": "small"})
-    assert (await request_release(UNLOAD, ollama.url, http)).outcome == "refused"
+    assert (await request_release(UNLOAD, Place(ollama.url), http)).outcome == "refused"
     assert view.held() == 6 * GIB
 
 
@@ -122,7 +122,7 @@ async def test_comfyui_busy_idle_and_given_back(start: Start, http: EngineHttp, 
     assert (await seen.look()).reason == "1 prompt in its queue"
     await seen.until("idle")
     assert view.held() == 500 * MIB + 8 * GIB
-    assert (await request_release(FREE, comfy.url, http)).accepted
+    assert (await request_release(FREE, Place(comfy.url), http)).accepted
     await view.until(lambda: view.held() == 500 * MIB)
 
 
@@ -149,6 +149,6 @@ async def test_an_application_described_as_data(
     (probe,) = build_probes(ActivitySpec((spec,)))
     assert (await Watcher(probe, app, http, view).look()).state == state
     drop = ReleaseMethod("http", "POST", "/drop", success_when="dropped")
-    assert (await request_release(drop, app.url, http)).outcome == outcome
+    assert (await request_release(drop, Place(app.url), http)).outcome == outcome
     if outcome == "accepted":
         await view.until(lambda: view.held() == 200 * MIB)

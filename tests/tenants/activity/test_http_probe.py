@@ -1,5 +1,7 @@
 """The `http` probe: three values from any JSON."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
@@ -7,7 +9,7 @@ from gpusupervisor.tenants.activity.probes.http import HttpProbe
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
-from tests.tenants.activity.builders import context, presence
+from tests.tenants.activity.builders import context, holder, presence
 
 JOBS = ProbeSpec("http", get="/status", busy_when="jobs > `0`", timeout=200_000)
 SLEEPER = ProbeSpec(
@@ -94,6 +96,16 @@ async def test_nobody_listening_is_absent(http: EngineHttp) -> None:
     assert (seen.state, seen.unreachable) == ("absent", True)
 
 
-async def test_without_an_endpoint_it_is_unknown(http: EngineHttp) -> None:
-    seen = await HttpProbe(JOBS).observe(context(http, presence("")))
+async def test_without_an_endpoint_it_is_unknown_while_something_of_it_is_there(http: EngineHttp) -> None:
+    seen = await HttpProbe(JOBS).observe(context(http, presence("", holder())))
     assert (seen.state, seen.reason) == ("unknown", "its API cannot be asked: no address is known")
+    gone = await HttpProbe(JOBS).observe(context(http, presence("")))
+    assert (gone.state, gone.reason) == ("absent", "none of its processes holds VRAM")
+
+
+async def test_another_machine_is_asked_only_when_a_file_names_it(http: EngineHttp) -> None:
+    named = replace(presence("http://192.0.2.1:9", holder()), endpoint_is_written=False)
+    seen = await HttpProbe(JOBS).observe(context(http, named))
+    assert (seen.state, seen.reason) == (
+        "unknown", "its API cannot be asked: http://192.0.2.1:9 is not on this machine",
+    )  # fmt: skip

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.tenants.definition import ForEach, ReleaseMethod, VersionRequirement
-from gpusupervisor.tenants.release.http_release import MAX_ITEMS, ReleaseAnswer, request_release
+from gpusupervisor.tenants.definition import Condition, ForEach, ReleaseMethod, VersionRequirement
+from gpusupervisor.tenants.release.http_release import MAX_ITEMS, Place, ReleaseAnswer, request_release
 from tests.http_peer import HTML, REDIRECT, Peer, reply
 
 FREE = ReleaseMethod("http", "POST", "/free", json={"unload_models": True, "free_memory": True}, timeout=300_000)
@@ -32,7 +32,7 @@ async def ollama(peer: Peer) -> Peer:
 
 
 async def release(method: ReleaseMethod, peer: Peer, http: EngineHttp) -> ReleaseAnswer:
-    return await request_release(method, peer.url, http)
+    return await request_release(method, Place(peer.url), http)
 
 
 async def test_one_request_is_sent_with_its_body(peer: Peer, http: EngineHttp) -> None:
@@ -114,7 +114,7 @@ async def test_the_item_is_filled_into_query_and_nested_body(http: EngineHttp, p
         "/unload",
         query=(("id", "{item}"), ("mode", "wait")),
         json={"models": [{"id": "{item}", "keep": 0}], "why": "room for {item}"},
-        headers=(("X-Admin-Key", "k"),),
+        headers=(("X-Reason", "room for {item}"),),
         for_each=ForEach("/list", "@"),
         timeout=300_000,
     )
@@ -124,7 +124,7 @@ async def test_the_item_is_filled_into_query_and_nested_body(http: EngineHttp, p
     first, second = peer.asked[1:]
     assert (first.target, second.target) == ("/unload?id=a%26b&mode=wait", "/unload?id=7&mode=wait")
     assert json.loads(first.body) == {"models": [{"id": "a&b", "keep": 0}], "why": "room for a&b"}
-    assert "X-Admin-Key: k\r\n" in first.head
+    assert "X-Reason: room for a&b\r\n" in first.head
 
 
 async def test_an_engine_that_falls_silent_is_not_asked_for_the_rest(ollama: Peer, http: EngineHttp) -> None:
@@ -136,13 +136,13 @@ async def test_an_engine_that_falls_silent_is_not_asked_for_the_rest(ollama: Pee
 
 
 async def test_nobody_listening_fails(http: EngineHttp) -> None:
-    answer = await request_release(FREE, "http://127.0.0.1:1", http)
+    answer = await request_release(FREE, Place("http://127.0.0.1:1"), http)
     assert (answer.outcome, answer.detail) == ("failed", "nothing listens at 127.0.0.1:1")
 
 
 @pytest.mark.parametrize("endpoint", ["http://192.0.2.1:8188", "http://localhost.example:8188", "https://10.0.0.1"])
 async def test_another_machine_is_never_asked(http: EngineHttp, endpoint: str) -> None:
-    answer = await request_release(FREE, endpoint, http)
+    answer = await request_release(FREE, Place(endpoint), http)
     assert (answer.accepted, answer.outcome) == (False, "refused")
     assert "another machine" in answer.detail
 
@@ -180,3 +180,26 @@ async def test_an_unusable_answer_is_not_accepted(peer: Peer, http: EngineHttp, 
     answer = await release(FREE, peer, http)
     assert not answer.accepted
     assert answer.outcome in ("refused", "failed")
+
+
+ONLY_IF = ReleaseMethod("http", "POST", "/free", only_if=Condition("/props", "reloads"), timeout=300_000)
+
+
+async def test_what_is_set_up_for_it_is_asked(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/props", {"reloads": True})
+    peer.answers["/free"] = reply(b"")
+    assert (await release(ONLY_IF, peer, http)).accepted
+    assert peer.paths == ["/props", "/free"]
+
+
+@pytest.mark.parametrize("said", [{"reloads": False}, {"reloads": 1}, {"reloads": "yes"}, {}, []])
+async def test_what_is_not_set_up_for_it_is_not_asked(peer: Peer, http: EngineHttp, said: object) -> None:
+    peer.says("/props", said)
+    answer = await release(ONLY_IF, peer, http)
+    assert (answer.outcome, peer.paths) == ("refused", ["/props"])
+    assert answer.detail == "it is not set up for this release: reloads is not true of it"
+
+
+async def test_what_does_not_tell_how_it_is_set_up_is_not_asked(peer: Peer, http: EngineHttp) -> None:
+    answer = await release(ONLY_IF, peer, http)
+    assert (answer.outcome, peer.paths) == ("failed", ["/props"])

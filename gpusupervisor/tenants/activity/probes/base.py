@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpusupervisor.engine_http import BadAnswer, EngineHttp, HttpError, NotAllowed, Unreachable
+from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError, KeyFile, NotAllowed, Unreachable
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.census import TenantPresence
+
+NO_ENTRY = (401, 403)
+"""HTTP statuses of who wants a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,38 @@ class Probe(Protocol):
 
 async def ask(context: ProbeContext, path: str, timeout: int) -> object:  # noqa: ASYNC109
     """The JSON that the tenant's endpoint answers. Raises HttpError."""
-    answer = await context.http.get(context.presence.endpoint, path, timeout=timeout, remote=True)
+    return (await fetch(context, path, timeout)).json()
+
+
+async def fetch(context: ProbeContext, path: str, timeout: int) -> Answer:  # noqa: ASYNC109
+    """What the tenant's endpoint answers, when it is a success. Raises HttpError."""
+    presence = context.presence
+    # Another machine is asked only when a file says so: a process could name any.
+    answer = await context.http.get(
+        presence.endpoint, path, timeout=timeout, headers=presence.headers, remote=presence.endpoint_is_written
+    )
+    if answer.status in NO_ENTRY:
+        raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}: {_about_key(presence)}")
     if not answer.ok:
         raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}")
-    return answer.json()
+    return answer
+
+
+def _about_key(presence: TenantPresence) -> str:
+    """What to do about an engine that wants a key."""
+    files = ", ".join(value.path for _, value in presence.headers if isinstance(value, KeyFile))
+    if files:
+        return f"it does not accept the key in {files}"
+    written = f"name a file with it under [endpoint] headers in /etc/gpusupervisor/tenants.d/{presence.id}.toml"
+    if presence.endpoint_is_written:
+        return f"it wants a key; {written}"
+    return f"it wants a key, which is sent to no address that only its process has named; {written}, beside the url"
 
 
 def unanswered(kind: str, error: HttpError, context: ProbeContext) -> Observation:
     """The observation when the engine could not be asked: never idle."""
+    if not context.presence.endpoint and not context.presence.holders:
+        return Observation(kind, "absent", "none of its processes holds VRAM", context.now)
     if isinstance(error, Unreachable):
         return Observation(kind, "absent", str(error), context.now, unreachable=True)
     reason = f"its API cannot be asked: {error}" if isinstance(error, NotAllowed) else f"its API {error}"

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from gpusupervisor.engine_http import BadAnswer, HttpError
-from gpusupervisor.foreign_text import harmless
-from gpusupervisor.tenants.activity.probes.base import ProbeContext, unanswered
+from gpusupervisor.tenants.activity.probes.base import ProbeContext, fetch, unanswered
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 
@@ -44,9 +43,7 @@ class PrometheusProbe:
         return Observation(self.kind, "idle", "its metrics count no work", context.now)
 
     async def _values(self, context: ProbeContext) -> Sequence[float]:
-        answer = await context.http.get(context.presence.endpoint, self._path, timeout=self.timeout, remote=True)
-        if not answer.ok:
-            raise BadAnswer(f"answered {harmless(self._path, 60)} with status {answer.status}")
+        answer = await fetch(context, self._path, self.timeout)
         # Only the wanted lines are parsed: engines answer thousands, and the parser is slow.
         wanted = [line for line in answer.text().split("\n") if self._line.match(line)]
         if not wanted:

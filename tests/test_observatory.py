@@ -1,0 +1,112 @@
+"""What units declare is in force at the look after it is known, and what is wrong with it is told."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from gpusupervisor.clock import SystemClock
+from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.engines.configured import Unit
+from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.observatory import Observatory
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
+from tests.tenants.people import GIB, USER, gpu, sample, who
+
+
+class Machine:
+    """In place of the GPU and of /proc."""
+
+    def __init__(self, *identities: ProcessIdentity) -> None:
+        self.identities = identities
+
+    async def sample(self, **_: bool) -> Sample:
+        return sample(gpu(processes={each.key.pid: GIB for each in self.identities}))
+
+    def identify(self, pids: Sequence[int]) -> dict[int, ProcessIdentity]:
+        return {each.key.pid: each for each in self.identities}
+
+    async def close(self) -> None: ...
+
+
+class Units:
+    """What is known of units, and which were seen."""
+
+    def __init__(self) -> None:
+        self.known: Mapping[str, Mapping[str, str]] = {}
+        self.seen: frozenset[str] = frozenset()
+        self.units: Mapping[str, Unit] = {}
+
+    def want(self, patterns: frozenset[str]) -> None: ...
+
+    def declared(self, present: frozenset[str]) -> Mapping[str, Mapping[str, str]]:
+        self.seen = present
+        return self.known
+
+
+@pytest.fixture
+def units() -> Units:
+    return Units()
+
+
+async def observe(machine: Machine, units: Units, http: EngineHttp) -> Observatory:
+    catalog = await asyncio.to_thread(load_catalog, [SHIPPED])
+    return Observatory(machine, machine, http, catalog, SystemClock(), units)  # type: ignore[arg-type]
+
+
+async def test_a_unit_is_its_tenant_from_the_look_on_at_which_it_is_known(units: Units, http: EngineHttp) -> None:
+    machine = Machine(who(7, "python train.py", cgroup="/system.slice/trainer.service"))
+    observatory = await observe(machine, units, http)
+    seen = await observatory.look(needed=True)
+    assert "trainer" not in seen.census.tenants
+    assert units.seen == {"trainer.service"}
+    units.known = {"trainer.service": {"GPUSUPERVISOR_TENANT": "trainer", "GPUSUPERVISOR_PRIORITY": "80"}}
+    seen = await observatory.look(needed=True)
+    assert seen.definitions["trainer"].priority == 80
+    assert seen.census.tenants["trainer"].holdings == {"GPU-1": GIB}
+    assert "priority = 80" in observatory.catalog.explain("trainer")
+    units.known = {"trainer.service": {"GPUSUPERVISOR_TENANT": "trainer", "GPUSUPERVISOR_PRIORITY": "high"}}
+    seen = await observatory.look(needed=True)
+    assert seen.definitions["trainer"].protected
+    (problem,) = observatory.declaration_problems()
+    assert problem.startswith("unit trainer.service: GPUSUPERVISOR_PRIORITY: is ")
+    units.known = {}
+    assert "trainer" not in (await observatory.look(needed=True)).census.tenants
+    assert observatory.declaration_problems() == ()
+    await observatory.close()
+
+
+async def test_only_services_of_the_systems_own_manager_are_asked_about(units: Units, http: EngineHttp) -> None:
+    machine = Machine(
+        who(7, "x", cgroup="/system.slice/a.service"), who(8, "x", cgroup=f"{USER}/b.service"),
+        who(9, "x", cgroup="/user.slice/user-1000.slice/session-3.scope"), who(10, "x", cgroup="/init.scope"),
+    )  # fmt: skip
+    observatory = await observe(machine, units, http)
+    await observatory.look(needed=True)
+    assert units.seen == {"a.service"}
+    await observatory.close()
+
+
+async def test_a_declaration_outlives_a_reload_of_the_configuration(units: Units, http: EngineHttp) -> None:
+    machine = Machine(who(7, "python train.py", cgroup="/system.slice/trainer.service"))
+    observatory = await observe(machine, units, http)
+    units.known = {"trainer.service": {"GPUSUPERVISOR_TENANT": "trainer"}}
+    await observatory.look(needed=True)
+    observatory.use(await asyncio.to_thread(load_catalog, [SHIPPED]))
+    assert "trainer" in observatory.catalog.definitions
+    await observatory.close()
+
+
+async def test_a_users_units_mistake_is_told_while_it_is_there(units: Units, http: EngineHttp) -> None:
+    said = {"GPUSUPERVISOR_PRIORITY": "99", "GPUSUPERVISOR_TITLE": "Mine"}
+    machine = Machine(who(7, "python main.py", cgroup=f"{USER}/comfyui.service", variables=said))
+    observatory = await observe(machine, units, http)
+    seen = await observatory.look(needed=True)
+    assert (seen.definitions["comfyui"].title, seen.definitions["comfyui"].priority) == ("Mine", 50)
+    assert len(observatory.declaration_problems()) == 1
+    assert said.keys() <= observatory.variables()
+    machine.identities = ()
+    await observatory.look(needed=True)
+    assert observatory.declaration_problems() == ()
+    await observatory.close()
