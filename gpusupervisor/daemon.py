@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpusupervisor import __version__
@@ -26,6 +26,8 @@ from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.hardware_client import HardwareClient
+from gpusupervisor.health.look_around import Roots, look_around
+from gpusupervisor.health.surroundings import Surroundings as Around
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.health import DriverUpgraded
@@ -145,6 +147,7 @@ class Daemon:
             tasks,
             Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
+            self._look_around,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         bus = await BusService.start(where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority)
@@ -179,6 +182,12 @@ class Daemon:
     def _announce(self, event: Event) -> None:
         if self._bus is not None:
             self._bus.emit(event)
+
+    async def _look_around(self) -> Around:
+        """What the self-checks want to know of the system."""
+        roots = Roots(sysfs_pci=self._surroundings.sysfs_root)
+        seen = await asyncio.to_thread(look_around, roots, self._clock.now())
+        return seen if self._bus is None else replace(seen, polkit=await self._bus.authority_seen())
 
     def _show_job(self, job: Job) -> None:
         if self._bus is not None:

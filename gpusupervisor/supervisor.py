@@ -28,24 +28,15 @@ from gpusupervisor.errors import (
     SupervisorError,
     WontFit,
 )
-from gpusupervisor.health.checks import (
-    check_configuration,
-    check_declarations,
-    check_drift,
-    check_driver,
-    check_engines,
-    check_fans,
-    check_gpus,
-    check_helper,
-    check_tenants,
-)
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.health.self_check import LookAround, SelfCheck, nothing_around
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.settings import Settings
-from gpusupervisor.state import State
+from gpusupervisor.state import Check, State
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.world import LiveWorld
 
@@ -80,16 +71,19 @@ class Supervisor:
         tasks: asyncio.TaskGroup,
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
+        look_around: LookAround = nothing_around,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls.
+        controls: tells what the helper controls. look_around: for the self-checks, dear and off the event loop.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._self_check = SelfCheck(clock, tasks.create_task, look_around)
+        self._checks: tuple[Check, ...] = ()
         self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
@@ -182,6 +176,12 @@ class Supervisor:
         why = f"an autotune of {situation.gpus[gpu].name} has it work"
         return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
 
+    async def check(self) -> tuple[Check, ...]:
+        """Run every self-check now; see `Controller`."""
+        await self._self_check.look()
+        await self.shown()
+        return self._checks
+
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
         fresh = await asyncio.to_thread(self._load)
@@ -212,6 +212,7 @@ class Supervisor:
     def abandon_plans(self) -> None:
         """Stop what is being carried out: nothing more is asked of anybody."""
         self._arbiter.abandon()
+        self._self_check.close()
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
@@ -233,16 +234,23 @@ class Supervisor:
         controls = self._controls()
         engines = self._observatory.engines(seen)
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
-        checks = (
-            check_driver(seen.sample),
-            *check_gpus(seen.sample),
-            *check_configuration(self._configuration.problems, self._refused),
-            *check_declarations(self._observatory.declaration_problems()),
-            *check_tenants(situation, seen.activities, reloaded),
-            check_helper(self._observatory.sight(), seen.census),
-            *check_engines(engines),
-            *check_fans(controls),
-            *check_drift(controls),
+        checks = self._checks = self._self_check.run(
+            Facts(
+                now=situation.now,
+                sample=seen.sample,
+                census=seen.census,
+                situation=situation,
+                definitions=seen.definitions,
+                activities=seen.activities,
+                engines=engines,
+                controls=controls,
+                sight=self._observatory.sight(),
+                settings=self._configuration.settings,
+                problems=self._configuration.problems,
+                refused=self._refused,
+                declaration_problems=self._observatory.declaration_problems(),
+                reloaded=reloaded,
+            )
         )
         automatic = self._automatic.on
         return State(

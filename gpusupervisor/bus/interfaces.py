@@ -177,6 +177,8 @@ HEALTH = Interface(
         Property("Summary", "s"),
         Property("Checks", "aa{sv}", "invalidates"),
     ),
+    methods=(method("Check", outputs="checks:aa{sv}"),),
+    signals=(signal("Changed", "id:s old:s new:s check:a{sv}"),),
 )
 
 LOG_CONTROL = Interface(

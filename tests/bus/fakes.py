@@ -12,7 +12,9 @@ from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Report, Work
+from gpusupervisor.state import Check
 from tests.bus.builders import make_plan, make_result
 
 RESULT = SettingResult("power-limit", True, "300 W", "300 W", "")
@@ -59,6 +61,11 @@ class FakeController:
             return None
 
         return work
+
+    async def check(self) -> tuple[Check, ...]:
+        self._note("check")
+        await self.gate.wait()
+        return (Check("driver", "ok", "driver 580 answers", since=4_000_000_000),)
 
     async def reload(self) -> None:
         self._note("reload")
@@ -131,6 +138,9 @@ class FixedAuthority:
         self.asked.append((action, dict(details)))
         if not self.allow:
             raise DBusError(ErrorType.ACCESS_DENIED, "no")
+
+    async def seen(self) -> PolkitSeen:
+        return PolkitSeen("answers")
 
 
 Mood = Literal["allow", "deny", "challenge", "hang", "error", "odd"]

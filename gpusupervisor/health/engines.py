@@ -1,0 +1,94 @@
+"""Checks of engines: their APIs answer, and what they are set to is in force."""
+
+from collections.abc import Iterable, Mapping
+
+from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.state import Check, EngineStatus
+
+NAMED = 4
+"""Settings that a check names."""
+SILENT_FOR = 10 * MICROSECONDS
+"""An API that starts, or is busy for a moment, is no trouble."""
+
+
+def check_engines(engines: Mapping[str, EngineStatus]) -> tuple[Check, ...]:
+    """What engines are configured to is in force, and can be seen."""
+    return tuple(check for engine in engines.values() if (check := _engine(engine)) is not None)
+
+
+def _engine(engine: EngineStatus) -> Check | None:
+    """None for an engine of which nothing was looked up: it does not run here."""
+    name, pending = f"engine-{engine.id}", [setting.name for setting in engine.settings if setting.pending]
+    if pending:
+        listed = ", ".join(pending[:NAMED]) + (" and others" if len(pending) > NAMED else "")
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: {listed} is configured and not in force",
+            "the engine goes on with what it was started with",
+            f"systemctl restart {engine.unit}",
+        )
+    if engine.needs_reload:
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: the files of {engine.unit} have changed since systemd read them",
+            "what they say now is not known, and a restart does not bring it into force",
+            f"systemctl daemon-reload, then systemctl restart {engine.unit}",
+        )
+    if engine.hidden:
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: {', '.join(engine.hidden[:NAMED])} could not be read",
+            "what is set there is not known, and is not shown",
+            "see the check of the helper; an environment file can be made readable for the user gpusupervisor",
+        )
+    return Check(name, "ok", f"{engine.id}: its settings are in force") if engine.settings else None
+
+
+def check_apis(facts: Facts) -> Iterable[Check]:
+    """The API of every engine that runs answers as it should.
+
+    ComfyUI's websocket has no check, for nothing depends on it: since 0.28 a client that only listens is told nothing
+    of others' prompts, so whether it works is seen in its queue over HTTP, and a queue whose worker has died is the
+    check of that tenant.
+    """
+    for tenant, engine in facts.engines.items():
+        activity, presence = facts.activities.get(tenant), facts.census.tenants.get(tenant)
+        if activity is None or presence is None or not (presence.holders or engine.settings):
+            continue  # it does not run here: whoever answers at its address is not it
+        trouble = activity.trouble
+        if not trouble:
+            yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answers")
+        elif facts.lasted("api", tenant, trouble) >= SILENT_FOR:
+            impact, remedy = _API_TROUBLE[trouble]
+            yield Check(f"api-{tenant}", "degraded", f"{tenant}: {activity.trouble_detail}", impact, remedy)
+        else:
+            yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answered until just now")
+
+
+_UNKNOWN = "whether it works is not known, so it is asked for nothing and its memory stays in the way"
+_API_TROUBLE: Mapping[str, tuple[str, str]] = {
+    "unreachable": (
+        _UNKNOWN,
+        "see whether its server runs and listens there; if it listens elsewhere, say where under [endpoint] in its "
+        "tenant file (gpusupervisorctl edit)",
+    ),
+    "slow": (_UNKNOWN, "see its own log for what keeps it; restart it if it does not come back"),
+    "needs-key": (
+        _UNKNOWN,
+        "put the key into a file of root's and name that under [endpoint] headers in its tenant file",
+    ),
+    "nonsense": (
+        _UNKNOWN,
+        "see whether the engine listens there and not another program, and whether its version is supported",
+    ),
+    "not-allowed": (
+        _UNKNOWN,
+        "write its url under [endpoint] in its tenant file: an address that only a process names is not followed "
+        "to another machine",
+    ),
+}
+"""By trouble: what that breaks, what to do."""
