@@ -42,6 +42,7 @@ LONGEST_VALUE = 256
 
 _LOG = logging.getLogger(__name__)
 _SIGNATURES: Mapping[tuple[str, str], str] = {
+    (UNIT, "LoadState"): "s",
     (UNIT, "ActiveState"): "s",
     (UNIT, "FragmentPath"): "s",
     (UNIT, "DropInPaths"): "as",
@@ -54,7 +55,8 @@ _SIGNATURES: Mapping[tuple[str, str], str] = {
     (SERVICE, "PassEnvironment"): "as",
     (SERVICE, "UnsetEnvironment"): "as",
 }
-"""What is asked of a unit. A property that is missing, or of another type, is as an empty one."""
+"""What may be asked of a unit. A property that is missing, or of another type, is as an empty one."""
+_ASKED = tuple(key for key in _SIGNATURES if key != (UNIT, "LoadState"))
 
 Shown = Callable[[], Awaitable[None]]
 
@@ -83,7 +85,8 @@ class UnitClient:
         self._patterns: frozenset[str] = frozenset()
         self._present: frozenset[str] = frozenset()
         self._declared: Mapping[str, Variables] = {}
-        """Also by units that are gone: they are what they were when they come back."""
+        self._loaded_here: frozenset[str] = frozenset()
+        """Units that systemd has forgotten, and was asked to read again because they have declared something."""
         self._paths: Mapping[str, str] = {}
         """By object path: the unit that is followed there."""
         self._news = asyncio.Event()
@@ -150,7 +153,7 @@ class UnitClient:
             case "Reloading", [False]:
                 return True
             case "UnitNew", [str(name), _]:
-                return self._is_wanted(name)
+                return self._is_wanted(name) and name not in self._loaded_here
             case "PropertiesChanged", _:
                 return message.path in self._paths
         return False
@@ -172,16 +175,28 @@ class UnitClient:
         listed = await self._list()
         if listed is None:
             return False
+        listed += await self._load(sorted(self._declared.keys() - {name for name, _ in listed}))
         await self._follow_paths({path: name for name, path in listed})
         found = await asyncio.gather(*(self._look_at(name, path) for name, path in listed))
         self.units = {unit.name: unit for unit in found}
         self._note_declared()
         return (self.units, self._declared) != before
 
+    async def _load(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Name and path of those that still have files, though nothing of them runs."""
+        self._loaded_here = frozenset(names)
+        found = []
+        for name in names:
+            reply = await self._call(PATH, MANAGER, "LoadUnit", "s", [name])
+            if reply is not None and reply.signature == "o":
+                path = reply.body[0]
+                if await self._get(path, UNIT, "LoadState") == "loaded":
+                    found.append((name, path))
+        return found
+
     def _note_declared(self) -> None:
         """Keep the mapping as it is unless something in it has changed."""
-        gone = {name: said for name, said in self._declared.items() if name not in self.units}
-        declared = gone | {name: unit.declares for name, unit in self.units.items() if unit.declares}
+        declared = {name: unit.declares for name, unit in self.units.items() if unit.declares}
         if declared != self._declared:
             _LOG.info("units that declare themselves tenants: %s", ", ".join(sorted(declared)) or "none")
             self._declared = declared
@@ -208,8 +223,8 @@ class UnitClient:
         self._paths = paths
 
     async def _look_at(self, name: str, path: str) -> Unit:
-        values = await asyncio.gather(*(self._get(path, interface, member) for interface, member in _SIGNATURES))
-        told = {member: value for (_, member), value in zip(_SIGNATURES, values, strict=True)}
+        values = await asyncio.gather(*(self._get(path, interface, member) for interface, member in _ASKED))
+        told = {member: value for (_, member), value in zip(_ASKED, values, strict=True)}
         return await asyncio.to_thread(self._made, name, told)
 
     async def _get(self, path: str, interface: str, member: str) -> Any:  # noqa: ANN401  (a D-Bus value)

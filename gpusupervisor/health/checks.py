@@ -56,7 +56,7 @@ CHECKS = (
     SelfCheckItem("apis", check_apis, _skipped("apis", "no engine with an API runs")),
     SelfCheckItem(
         "engines",
-        lambda facts: check_engines(facts.engines),
+        lambda facts: check_engines(facts.engines, facts.sight),
         _skipped("engines", "no engine runs whose settings are known"),
     ),
     SelfCheckItem(

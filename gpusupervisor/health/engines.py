@@ -4,20 +4,27 @@ from collections.abc import Iterable, Mapping
 
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.health.facts import Facts
+from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check, EngineStatus
 
 NAMED = 4
 """Settings that a check names."""
+_BLIND = frozenset({"missing", "refused", "failing"})
+"""States of the sight in which nobody tells what is hidden."""
 SILENT_FOR = 10 * MICROSECONDS
 """An API that starts, or is busy for a moment, is no trouble."""
 
 
-def check_engines(engines: Mapping[str, EngineStatus]) -> tuple[Check, ...]:
-    """What engines are configured to is in force, and can be seen."""
-    return tuple(check for engine in engines.values() if (check := _engine(engine)) is not None)
+def check_engines(engines: Mapping[str, EngineStatus], sight: Sight) -> tuple[Check, ...]:
+    """What engines are configured to is in force, and can be seen.
+
+    sight: while it is well, what is hidden of an engine is only not looked up yet.
+    """
+    blind = sight.state in _BLIND
+    return tuple(check for engine in engines.values() if (check := _engine(engine, blind=blind)) is not None)
 
 
-def _engine(engine: EngineStatus) -> Check | None:
+def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
     """None for an engine of which nothing was looked up: it does not run here."""
     name, pending = f"engine-{engine.id}", [setting.name for setting in engine.settings if setting.pending]
     if pending:
@@ -37,7 +44,7 @@ def _engine(engine: EngineStatus) -> Check | None:
             "what they say now is not known, and a restart does not bring it into force",
             f"systemctl daemon-reload, then systemctl restart {engine.unit}",
         )
-    if engine.hidden:
+    if engine.hidden and blind:
         return Check(
             name,
             "degraded",

@@ -162,6 +162,7 @@ def _server_address(
     if endpoint is None:
         return Address()
     below_server = is_worker = False
+    host = ""
     for ancestor in reversed(ancestors):
         is_server = _longest(definition.match.executables, _executable(ancestor)) >= 0
         says = any(_longest(definition.match.command_lines, line) >= 0 for line in _lines(ancestor))
@@ -169,12 +170,12 @@ def _server_address(
             named = address_on_command_line(endpoint, ancestor.command_line)
             if named.port is not None:
                 return named
-            is_worker = True
+            host, is_worker = host or named.host, True
         below_server = below_server or is_server or (says and definition.match.all_below)
     is_worker = is_worker or _longest(definition.match.runners, _joined(identity)) >= 0
-    return _own_address(
-        endpoint, identity, below_server=below_server, listens=not is_worker and definition.endpoint_is_usual
-    )
+    listens = not is_worker and definition.endpoint_is_usual
+    own = _own_address(endpoint, identity, below_server=below_server, listens=listens)
+    return Address(host or own.host, own.port)
 
 
 def _own_address(endpoint: Endpoint, identity: ProcessIdentity, *, below_server: bool, listens: bool) -> Address:

@@ -31,10 +31,8 @@ class _Found:
             if holder.used is not None:
                 holdings[holder.gpu] = holdings.get(holder.gpu, 0) + holder.used
         endpoint = self.definition.endpoint
-        written, where = (endpoint.url if endpoint else ""), ""
-        if endpoint and (self.holders or self.servers or endpoint.own_port or not self.definition.endpoint_is_usual):
-            where = with_address(written, self.address) if self.address != Address() else written
-        is_written = where == written and not self.definition.is_implied
+        where = self._address()
+        is_written = endpoint is not None and where == endpoint.url and not self.definition.is_implied
         headers = endpoint.headers if endpoint else ()
         return TenantPresence(
             id=tenant,
@@ -47,6 +45,16 @@ class _Found:
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
             servers=tuple(self.servers),
         )
+
+    def _address(self) -> str:
+        """Where it is asked; nowhere while nothing of it is there that could be at an address that others use too."""
+        definition, endpoint = self.definition, self.definition.endpoint
+        if endpoint is None:
+            return ""
+        is_its_own = not definition.is_implied and (endpoint.own_port or not definition.endpoint_is_usual)
+        if not self.holders and not self.servers and not is_its_own:
+            return ""
+        return with_address(endpoint.url, self.address) if self.address != Address() else endpoint.url
 
 
 def take_census(

@@ -214,13 +214,14 @@ def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> No
     assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"
 
 
+MISSING = Sight("missing")
 KEEP = Setting("OLLAMA_KEEP_ALIVE", "5m", "environment", "an idle model stays loaded for 5min")
 WAITING = replace(KEEP, pending="-1")
 
 
-def of_engine(**more: object) -> tuple[Check, ...]:
+def of_engine(sight: Sight = MISSING, **more: object) -> tuple[Check, ...]:
     status = EngineStatus("ollama", "ollama", "Ollama", "http://127.0.0.1:11434", True, "0.33.0", "")
-    return check_engines({"ollama": replace(status, unit="ollama.service", **more)})  # type: ignore[arg-type]
+    return check_engines({"ollama": replace(status, unit="ollama.service", **more)}, sight)  # type: ignore[arg-type]
 
 
 def test_an_engine_whose_settings_are_in_force_is_ok() -> None:
@@ -257,6 +258,7 @@ def test_what_could_not_be_read_is_named() -> None:
     (check,) = of_engine(hidden=("the environment of its process", "/etc/a.env"))
     assert "the environment of its process, /etc/a.env could not be read" in check.summary
     assert says_everything(check)
+    assert of_engine(Sight("ok"), hidden=("the environment of its process",)) == (), "only not looked up yet"
 
 
 def test_a_unit_that_declares_nonsense_is_named() -> None:

@@ -57,6 +57,12 @@ def test_a_unit_joins_the_tenant_that_it_names_and_is_asked_as_that_is() -> None
     assert "priority = 70  # from unit my-images.service" in declared.catalog.explain("comfyui@my-images")
 
 
+def test_a_declared_unit_is_not_looked_for_at_anothers_address_while_it_is_away() -> None:
+    declared = declare(my_images={"TENANT": "comfyui", "PRIORITY": "70"})
+    found = census(declared, who(8, "python3 /opt/ComfyUI/main.py")).tenants
+    assert (found["comfyui"].endpoint, found["comfyui@my-images"].endpoint) == ("http://127.0.0.1:8188", "")
+
+
 def test_the_units_word_beats_what_its_name_or_program_looks_like() -> None:
     declared = declare(llama_server={"TENANT": "chat"}, comfyui={"TENANT": "llama-router"})
     server = who(7, "/usr/bin/ollama serve", executable="/usr/bin/ollama", cgroup=UNIT.format("llama-server"))

@@ -141,3 +141,10 @@ def test_a_process_that_names_another_address_is_there_and_another_machine_is_no
                variables={"OLLAMA_HOST": "http://gpu.example"})  # fmt: skip
     found = census([away], gpu(processes={7: GIB})).tenants["ollama"]
     assert (found.endpoint, found.endpoint_is_written) == ("http://gpu.example:80", False)
+
+
+def test_a_worker_is_asked_at_the_host_that_its_server_names() -> None:
+    server = who(5, "/v/bin/python3 /v/bin/vllm serve m --host ::1")
+    engine = who(7, "VLLM::EngineCore", parents=[server])
+    found = census([engine, server], gpu(processes={7: GIB})).tenants["vllm"]
+    assert found.endpoint == "http://[::1]:8000"

@@ -36,9 +36,11 @@ class FakeSystemd:
     units: dict[str, dict[str, Variant]] = field(default_factory=dict)
     """Name to properties."""
     asked: list[str] = field(default_factory=list)
-    """Members that were called, and properties as "unit.Property"."""
+    """Members that were called."""
     refused: set[str] = field(default_factory=set)
     """Members that are answered with an error."""
+    files: dict[str, dict[str, Variant]] = field(default_factory=dict)
+    """Units that it has not loaded and could."""
     load_state: str = "loaded"
 
     @classmethod
@@ -89,6 +91,8 @@ class FakeSystemd:
             return Message.new_method_return(message)
         if member == "ListUnitsByPatterns":
             return self._list(message)
+        if member == "LoadUnit":
+            return Message.new_method_return(message, "o", [self.path(message.body[0])])
         if member == "Get":
             return self._get(message)
         return Message.new_error(message, "org.freedesktop.DBus.Error.UnknownMethod", member)
@@ -101,10 +105,11 @@ class FakeSystemd:
 
     def _get(self, message: Message) -> Message:
         interface, member = message.body
-        name = next(name for name in self.units if self.path(name) == message.path)
-        self.asked.append(f"{name}.{member}")
         assert interface in (UNIT, SERVICE)
-        value: Any = self.units[name].get(member)
+        unit = next((each for name, each in (self.units | self.files).items() if self.path(name) == message.path), {})
+        value: Any = unit.get(member)
+        if member == "LoadState":
+            value = Variant("s", "loaded" if unit else "not-found")
         if value is None:
             return Message.new_error(message, "org.freedesktop.DBus.Error.UnknownProperty", member)
         return Message.new_method_return(message, "v", [value])

@@ -38,18 +38,35 @@ async def test_an_answer_stays_the_same_object_and_is_not_asked_for_again(
     assert len(systemd.asked) == asked
 
 
-async def test_what_has_gone_stays_declared_until_it_comes_back_as_another(
+async def test_what_systemd_has_forgotten_is_read_again_and_what_has_no_file_any_more_declares_nothing(
     follower: Follower, systemd: FakeSystemd
 ) -> None:
     systemd.has("app.service", Environment=environment("GPUSUPERVISOR_TENANT=a"))
     await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "a"}})
-    del systemd.units["app.service"]
+    systemd.files = {"app.service": systemd.units.pop("app.service")}
+    systemd.files["app.service"]["Environment"] = environment("GPUSUPERVISOR_TENANT=b")
     await systemd.reloads()
-    await follower.until(lambda: not follower.client.units)
-    assert follower.client.declared(frozenset()) == {"app.service": {"GPUSUPERVISOR_TENANT": "a"}}
-    systemd.has("app.service", Environment=environment("GPUSUPERVISOR_TENANT=b"))
-    await systemd.loads("app.service")
     await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "b"}}, frozenset())
-    systemd.has("app.service")
+    systemd.files.clear()
     await systemd.reloads()
-    await known(follower, {})
+    await known(follower, {}, frozenset())
+
+
+async def test_reading_a_forgotten_unit_is_no_news_of_it(
+    follower: Follower, systemd: FakeSystemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd.has("app.service", Environment=environment("GPUSUPERVISOR_TENANT=a"))
+    await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "a"}})
+    systemd.files = {"app.service": systemd.units.pop("app.service")}
+    systemd.files["app.service"]["Environment"] = environment("GPUSUPERVISOR_TENANT=b")
+    await systemd.reloads()
+    await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "b"}}, frozenset())
+    monkeypatch.setattr("gpusupervisor.unit_client.SETTLED", 60.0)
+    asked = systemd.asked.count("LoadUnit")
+    await systemd.loads("app.service")  # as systemd says when it is asked to read it
+    await follower.settle(systemd.bus)
+    assert systemd.asked.count("LoadUnit") <= asked + 1, "at most the look that was due anyway"
+    systemd.files["app.service"]["Environment"] = environment("GPUSUPERVISOR_TENANT=c")
+    systemd.units = {"app.service": systemd.files.pop("app.service")}
+    await systemd.changes("app.service")
+    await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "c"}}, frozenset())
