@@ -90,7 +90,8 @@ _API_TROUBLE: Mapping[str, tuple[str, str]] = {
     ),
     "nonsense": (
         _UNKNOWN,
-        "see whether the engine listens there and not another program, and whether its version is supported",
+        "see whether the engine listens there and not another program, whether its version is supported, and whether "
+        "that part of its API is switched off (llama-server: --no-slots)",
     ),
     "not-allowed": (
         _UNKNOWN,

@@ -166,6 +166,8 @@ class FakePolkit:
     def _take(self, message: Message) -> Message | bool:
         if message.message_type is not MessageType.METHOD_CALL:
             return False
+        if message.member == "Ping" and self.mood != "hang":
+            return False
         self.received.append(message)
         self.arrived.set()
         if message.member != "CheckAuthorization" or self.mood == "hang":
