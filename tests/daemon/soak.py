@@ -131,6 +131,8 @@ class Soak:
     async def _engine_dies(self) -> None:
         assert self._box is not None
         self._box.process.kill()
+        await asyncio.to_thread(self._box.process.communicate)
+        self.station._engines.remove(self._box)
         await self.let_pass(3)
         await self.start_box()
 
@@ -204,7 +206,9 @@ async def soak(station: Station, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         bus_address=station.bus.address, tenant_layers=(station.tenants,), settings_layers=(station.settings,),
         state_directory=station.state, sysfs_root=station.card.directory / "sysfs", authority=AnybodyMay,
     )  # fmt: skip
-    monkeypatch.setattr(logging.getLogger("gpusupervisor"), "propagate", False)  # pytest would keep every entry
+    log = logging.getLogger("gpusupervisor")
+    monkeypatch.setattr(log, "propagate", False)  # pytest would keep every entry
+    monkeypatch.setattr(log, "handlers", [logging.NullHandler()])
     interval = Supervisor._interval
     running: list[Soak] = []
 
