@@ -43,6 +43,7 @@ from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.privileged_client import PrivilegedClient
 from gpusupervisor.processes.reader import ProcessReader
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor
@@ -86,6 +87,7 @@ class _Parts:
     hidden: PrivilegedClient
     units: UnitClient
     observatory: Observatory
+    residency: ResidencyKeeper
 
 
 class Daemon:
@@ -131,7 +133,7 @@ class Daemon:
         hidden, units = PrivilegedClient(self._clock), UnitClient()
         processes = ProcessReader(privileged=hidden)
         observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
-        return _Parts(thread, http, hardware, hidden, units, observatory)
+        return _Parts(thread, http, hardware, hidden, units, observatory, ResidencyKeeper(self._clock))
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -148,6 +150,7 @@ class Daemon:
             Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
             self._look_around,
+            parts.residency,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         bus = await BusService.start(where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority)
@@ -161,6 +164,7 @@ class Daemon:
             self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
+            parts.residency.keep_up_for_ever(bus.connection),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
             parts.units.follow_for_ever(bus.connection, supervisor.shown),
         )

@@ -8,29 +8,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from dbus_fast import Message, MessageFlag, MessageType, Variant
+from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
-from gpusupervisor.bus.names import ERROR_PREFIX, HELPER_NAME, HELPER_PATH
+from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.control_answers import parse_results, parse_state, parse_verdicts
 from gpusupervisor.controls import Controls, DriftVerdict, FanWish, SettingResult
 from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
-from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import GpuIdentity
+from gpusupervisor.helper_call import MISSING, call_helper
 
-PATIENCE = 45.0
-"""Seconds for an answer: the helper may have to start, and the driver to be asked several times."""
-ATTEMPTS = 2
-"""One more when the helper was just about to end."""
 AGAIN_AFTER = 30.0
 """Seconds until a helper that has failed is asked for its state again, the first time."""
 LONGEST_PAUSE = 600.0
-NOBODY_THERE = ("ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", "UnitMasked", "NoSuchUnit")
-"""Last parts of the errors by which the bus and systemd say that there is no helper."""
-LONGEST_TEXT = 4096
-"""Characters of an error that is passed on."""
-MISSING = "the helper is not there (systemctl status gpusupervisor-helper), so nothing can be set"
 OPTION_TYPES = {"hysteresis": "u", "spin-down-delay": "t", "zero-rpm-below": "u"}
 EVENTS = {
     "DriftDetected": "ssa{sv}",
@@ -44,9 +35,6 @@ EVENTS = {
 Announce = Callable[[str, str, Sequence[object]], None]
 """Takes a GPU's UUID, the helper's signal, and the rest of its body."""
 Shown = Callable[[], Awaitable[None]]
-_ERRORS: Mapping[str, type[SupervisorError]] = {
-    f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__() if "code" in vars(error)
-}
 
 
 class HardwareClient:
@@ -207,30 +195,4 @@ class HardwareClient:
         """The reply. Raises the helper's error as ours, GpuUnavailable when there is no helper that answers."""
         if self._bus is None:
             raise GpuUnavailable("The supervisor is only just starting: try again in a second")
-        flags = MessageFlag.NONE if start_helper else MessageFlag.NO_AUTOSTART
-        reply: Message | None = None
-        for _ in range(ATTEMPTS):
-            question = Message(
-                HELPER_NAME, HELPER_PATH, HELPER_NAME, member, signature=signature, body=body, flags=flags
-            )
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    reply = await self._bus.call(question)
-            except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                raise GpuUnavailable(f"the helper did not answer within {PATIENCE:g} s") from error
-            if reply is None or reply.error_name != f"{ERROR_PREFIX}{Busy.code}":
-                break
-        if reply is None or reply.message_type is not MessageType.METHOD_RETURN or reply.signature != answer:
-            raise _failure(reply)
-        return reply
-
-
-def _failure(reply: Message | None) -> SupervisorError:
-    """The helper's error as ours."""
-    name = (reply and reply.error_name) or ""
-    text = harmless(str(reply.body[0]), LONGEST_TEXT) if reply and reply.signature.startswith("s") else name
-    if name in _ERRORS:
-        return _ERRORS[name](text)
-    if name.endswith(NOBODY_THERE):
-        return GpuUnavailable(MISSING)
-    return GpuUnavailable(f"the helper failed: {text or 'it answered nonsense'}")
+        return await call_helper(self._bus, member, signature, body, answer, start_helper=start_helper)

@@ -10,6 +10,8 @@ from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.jobs import Work
 from gpusupervisor.models.model import Model
+from gpusupervisor.models.residency import Residency
+from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -75,9 +77,21 @@ class State:
     """By GPU: the plan that is being executed."""
     controls: Controls = field(default_factory=Controls)
     """What the helper controls."""
+    residencies: Mapping[str, Residency] = field(default_factory=dict)
+    """By tenant: what is in RAM of its models' files, for those whose definition says where they are."""
 
 
-class Controller(Protocol):
+class Warmer(Protocol):
+    """What the bus may ask of models' files in RAM. Every method raises `SupervisorError`s only."""
+
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """A verdict on every model, the worthiest first."""
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM, at `rate` bytes a second at most (0: as fast as it goes)."""
+
+
+class Controller(Warmer, Protocol):
     """What the bus may ask of the supervisor. Every method raises `SupervisorError`s only."""
 
     def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:

@@ -34,7 +34,9 @@ from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
+from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import Check, State
 from gpusupervisor.tenants.catalog import Catalog
@@ -72,10 +74,12 @@ class Supervisor:
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
         look_around: LookAround = nothing_around,
+        residency: ResidencyKeeper | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
         controls: tells what the helper controls. look_around: for the self-checks, dear and off the event loop.
+        residency: knows what is in RAM of models' files.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
@@ -84,6 +88,7 @@ class Supervisor:
         self._controls = controls
         self._self_check = SelfCheck(clock, tasks.create_task, look_around)
         self._checks: tuple[Check, ...] = ()
+        self._residency = residency or ResidencyKeeper(clock)
         self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
@@ -222,6 +227,14 @@ class Supervisor:
         """Problems of a tenant file that is not installed yet."""
         return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
 
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """Which models are worth reading into RAM; see `Warmer`."""
+        return await self._residency.plan_warming()
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM; see `Warmer`."""
+        return await self._residency.warm(tenant, model, rate)
+
     def _happened(self, event: Event) -> None:
         """Written before it is announced, and a plan before it is carried out."""
         self._chronicle.event(event)
@@ -232,7 +245,8 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
-        engines = self._observatory.engines(seen)
+        engines = self._residency.engines(self._observatory.engines(seen), seen.definitions, seen.activities)
+        residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = self._checks = self._self_check.run(
             Facts(
@@ -250,6 +264,7 @@ class Supervisor:
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
                 reloaded=reloaded,
+                residencies=residencies,
             )
         )
         automatic = self._automatic.on
@@ -261,6 +276,7 @@ class Supervisor:
             activities=seen.activities,
             assessments=assessments,
             engines=engines,
+            residencies=residencies,
             checks=checks,
             controls=controls,
             automatic=automatic,

@@ -14,7 +14,7 @@ NAME = "gpusupervisor"
 
 STOREYS = (
     {"quantities", "foreign_text", "clock", "errors"},
-    {"configuration", "settings", "journal", "notify", "automatic"},
+    {"configuration", "settings", "journal", "notify", "automatic", "memory"},
     {"gpu"},
     {"processes"},
     {"engine_http"},
@@ -34,6 +34,8 @@ STOREYS = (
         "engine_discovery",
         "control_answers",
         "observatory",
+        "helper_call",
+        "residency_keeper",
         "world",
         "supervisor",
         "daemon",
@@ -41,12 +43,12 @@ STOREYS = (
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
-PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "gpu", "processes",
-              "helper"}  # fmt: skip
+PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "memory", "gpu",
+              "processes", "helper"}  # fmt: skip
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
                       "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
-                      "tenants.schema", "engines.variables"}  # fmt: skip
+                      "tenants.definition", "tenants.schema", "engines.variables"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

@@ -72,11 +72,17 @@ TENANT = Interface(
 
 ENGINES = Interface(
     f"{BUS_NAME}.Engines",
-    methods=(method("List", outputs="engines:as"), method("Get", "engine:s", "properties:a{sv}")),
+    methods=(
+        method("List", outputs="engines:as"),
+        method("Get", "engine:s", "properties:a{sv}"),
+        method("WarmPlan", outputs="models:aa{sv}"),
+        method("WarmModel", "engine:s model:s", "job:o"),
+    ),
 )
 
 ENGINE = Interface(
     f"{BUS_NAME}.Engine",
+    methods=(method("WarmModel", "model:s options:a{sv}", "job:o"),),
     properties=(
         Property("Id", "s", "const"),
         Property("Engine", "s"),

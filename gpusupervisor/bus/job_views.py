@@ -7,6 +7,7 @@ from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.views import Details, Realtime
 from gpusupervisor.bus.wire import details, text
 from gpusupervisor.jobs import Job
+from gpusupervisor.models.warm_plan import WarmedUp
 
 NOBODY = 2**32 - 1
 """No uid: gpusupervisor began by itself."""
@@ -40,6 +41,10 @@ def result_details(result: object) -> Details:
             return {}
         case Tuning():
             return _tuning(result)
+        case WarmedUp():
+            return details(
+                engine=("s", result.engine), model=("s", result.model), size=("t", result.size), took=("t", result.took)
+            )
         case _:
             raise TypeError(f"nobody has said how to show {type(result).__name__} on D-Bus")
 

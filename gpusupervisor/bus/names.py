@@ -22,6 +22,7 @@ ACTION_SET_AUTOMATIC = f"{BUS_NAME}.set-automatic"
 ACTION_CONTROL_FANS = f"{BUS_NAME}.control-fans"
 ACTION_CONTROL_PROFILE = f"{BUS_NAME}.control-profile"
 ACTION_DETACH = f"{BUS_NAME}.detach"
+ACTION_WARM_MODEL = f"{BUS_NAME}.warm-model"
 ACTION_CANCEL_JOB = f"{BUS_NAME}.cancel-job"
 
 _LETTERS = string.ascii_letters.encode()

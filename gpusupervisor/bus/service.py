@@ -30,6 +30,7 @@ from gpusupervisor.bus.views import (
     starting,
     tenant_view,
 )
+from gpusupervisor.bus.warm_methods import WarmMethods
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
@@ -66,6 +67,7 @@ class BusService:
         self._jobs = jobs
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
+        self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
         LogControl(self._server, presence.bus, SUPERVISOR)
@@ -112,8 +114,12 @@ class BusService:
             {path: {interfaces.TENANT: tenant_view(state, id_, self._realtime)} for path, id_ in tenants.items()},
             lambda path: {interfaces.TENANT: self._methods.tenant(tenants[path])},
         )
-        engines = {names.engine_path(id_): {interfaces.ENGINE: engine_view(state, id_)} for id_ in state.engines}
-        self._show(names.ENGINES_PATH, engines)
+        engines = {names.engine_path(id_): id_ for id_ in state.engines}
+        self._show(
+            names.ENGINES_PATH,
+            {path: {interfaces.ENGINE: engine_view(state, id_)} for path, id_ in engines.items()},
+            lambda path: {interfaces.ENGINE: self._warm_methods.engine(engines[path])},
+        )
         gpus = {names.gpu_path(gpu.identity.uuid): gpu for gpu in state.sample.gpus}
         self._show(
             names.GPUS_PATH,
@@ -166,7 +172,7 @@ class BusService:
         export = self._server.export
         export(names.ROOT, interfaces.MANAGER, self._methods.manager(), manager_view(self._state, self._version))
         export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
-        export(names.ENGINES_PATH, interfaces.ENGINES, self._methods.engines())
+        export(names.ENGINES_PATH, interfaces.ENGINES, {**self._methods.engines(), **self._warm_methods.engines()})
         shown = health_view(self._state, self._realtime)
         export(names.HEALTH_PATH, interfaces.HEALTH, self._methods.health(), shown)
         export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())

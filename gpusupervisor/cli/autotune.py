@@ -4,19 +4,16 @@ import argparse
 import asyncio
 import json
 import shlex
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbus_fast import Message, Variant
+from dbus_fast import Variant
 
 from gpusupervisor.cli import render
 from gpusupervisor.cli.client import BUS_NAME, EXIT_FAILED, Client, CommandFailed, plain
+from gpusupervisor.cli.following import cancel, follow
 
 PROFILE = f"{BUS_NAME}.Profile"
-JOB = f"{BUS_NAME}.Job"
-LOOK_AFTER = 5.0
-"""Seconds without a signal after which the job is looked at: the service may have ended."""
 TRIAL = "60000000"
 """Microseconds to confirm, in the command that is proposed."""
 
@@ -41,9 +38,9 @@ async def autotune(client: Client, options: argparse.Namespace) -> None:
     async with client.signals() as signals:
         job = await client.call("Autotune", "sa{sv}", [options.engine, _options(options)], path=path, interface=PROFILE)
         try:
-            shown = await _follow(client, signals, job)
+            shown = await follow(client, signals, job)
         except asyncio.CancelledError:
-            shown = await _cancel(client, job)
+            shown = await cancel(client, job, "the state before is being set again")
             print(_text(shown, path, as_json=options.json))
             raise
     print(_text(shown, path, as_json=options.json))
@@ -65,42 +62,6 @@ async def _gpu(client: Client, wanted: str) -> str:
 def _options(options: argparse.Namespace) -> dict[str, Variant]:
     given = {"model": ("s", options.model), "steps": ("u", options.steps), "tokens": ("u", options.tokens)}
     return {name: Variant(signature, value) for name, (signature, value) in given.items() if value}
-
-
-async def _follow(client: Client, signals: AsyncIterator[Message], job: str) -> Mapping[str, Any]:
-    """Tell how far it is until it has ended; its properties then."""
-    told = ""
-    shown = await client.properties(job, JOB)
-    news = asyncio.ensure_future(anext(signals))
-    try:
-        while shown["State"] == "running":
-            line = f"{shown['Progress']:3} %  {render.safe(shown['Detail'])}"
-            if line != told:
-                told = line
-                print(line, file=sys.stderr, flush=True)
-            done, _ = await asyncio.wait({news}, timeout=LOOK_AFTER)
-            about_it = not done
-            if done:
-                about_it = news.result().path == job
-                news = asyncio.ensure_future(anext(signals))
-            if about_it:
-                shown = await client.properties(job, JOB)
-    finally:
-        news.cancel()
-        await asyncio.gather(news, return_exceptions=True)
-    return shown
-
-
-async def _cancel(client: Client, job: str) -> Mapping[str, Any]:
-    """Have it end, and wait until the card is as it was; its properties then."""
-    print("cancelling; the state before is being set again", file=sys.stderr, flush=True)
-    shown = await client.properties(job, JOB)
-    if shown["State"] == "running":
-        await client.call("Cancel", path=job, interface=JOB)
-    while shown["State"] == "running":
-        await asyncio.sleep(0.1)
-        shown = await client.properties(job, JOB)
-    return shown
 
 
 def _text(job: Mapping[str, Any], path: str, *, as_json: bool) -> str:

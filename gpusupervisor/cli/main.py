@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusupervisor import __version__
-from gpusupervisor.cli import engines, render
+from gpusupervisor.cli import engines, render, warm
 from gpusupervisor.cli.autotune import add_command
 from gpusupervisor.cli.client import BUS_NAME, EXIT_FAILED, ROOT, TENANTS, Client, CommandFailed, plain
 from gpusupervisor.quantities import parse_bytes
@@ -187,6 +187,7 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument("files", nargs="*", type=Path)
     command.set_defaults(run=lint)
+    warm.add_command(commands)
     commands.add_parser("monitor", help="signals as they come, until Ctrl-C").set_defaults(run=monitor)
     command = commands.add_parser("automatic", help="let it act by itself, or only observe")
     command.add_argument("state", choices=("on", "off"))

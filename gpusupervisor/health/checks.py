@@ -11,6 +11,7 @@ from gpusupervisor.health.facts import Facts
 from gpusupervisor.health.hardware import check_drift, check_fans
 from gpusupervisor.health.helper import check_helper, check_polkit
 from gpusupervisor.health.memory import check_desktop, check_unattributed, check_unmanaged
+from gpusupervisor.health.models import check_model_directories, check_residency
 from gpusupervisor.health.power import check_sleep
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.health.versions import check_versions
@@ -67,6 +68,12 @@ CHECKS = (
     SelfCheckItem("unmanaged", check_unmanaged, _skipped("unmanaged", "no GPU is read now")),
     SelfCheckItem("unattributed", check_unattributed, _skipped("unattributed", "no GPU is read now")),
     SelfCheckItem("desktop", check_desktop, _skipped("desktop", "no desktop holds memory")),
+    SelfCheckItem("residency", lambda facts: (check_residency(facts.residencies),)),
+    SelfCheckItem(
+        "model-directories",
+        lambda facts: check_model_directories(facts.residencies, facts.engines),
+        _skipped("model-directories", "no directory of models is known to the helper"),
+    ),
     SelfCheckItem("helper", lambda facts: (check_helper(facts.sight, facts.census),)),
     SelfCheckItem("polkit", lambda facts: (check_polkit(facts.surroundings.polkit),)),
     SelfCheckItem("fans", lambda facts: check_fans(facts.controls), _skipped("fans", "no fan is controlled")),

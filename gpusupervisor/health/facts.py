@@ -7,6 +7,7 @@ from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.controls import Controls
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.health.surroundings import UNSEEN, Surroundings
+from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import EngineStatus
@@ -39,6 +40,8 @@ class Facts:
     declaration_problems: tuple[str, ...] = ()
     reloaded: frozenset[str] = frozenset()
     """Tenants that a client had reload at once after a release."""
+    residencies: Mapping[str, Residency] = field(default_factory=dict)
+    """By tenant."""
     surroundings: Surroundings = UNSEEN
     """What is looked at seldom, for it is dear."""
     since: Mapping[Key, int] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from gpusupervisor.helper.control import GpuEvent
 from gpusupervisor.helper.controllers import Controls, Folders
 from gpusupervisor.helper.entries import entry_of
 from gpusupervisor.helper.facts import FactTeller, Holders
+from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.helper.sleep import SleepWatch
@@ -28,6 +29,7 @@ from gpusupervisor.helper.variables import named_variables, tenant_units
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import BusLost, BusUnreachable
 from gpusupervisor.journal.setup import HELPER, set_up_logging
+from gpusupervisor.memory import PROC
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
@@ -69,6 +71,8 @@ class Surroundings:
     idle_after: float = IDLE_AFTER
     tick: float = TICK
     folders: Callable[[], Folders] = unit_folders
+    memory: Path = PROC
+    """Where the kernel tells how much memory is available."""
 
 
 class Helper:
@@ -96,11 +100,12 @@ class Helper:
             network=surroundings.network,
             units=lambda: tenant_units(surroundings.tenant_layers),
         )
+        page_cache = PageCacheCalls(surroundings.tenant_layers, surroundings.memory)
         allowed = await asyncio.to_thread(surroundings.allowed)
         try:
             await controls.prepare()
             self._service = service = await HelperService.start(
-                surroundings.bus_address, teller, controls, self._clock, allowed
+                surroundings.bus_address, teller, controls, page_cache, self._clock, allowed
             )
             try:
                 code = await self._serve(service, controls)

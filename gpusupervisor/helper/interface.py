@@ -18,6 +18,9 @@ HELPER = Interface(
         method("CheckDrift", "gpu:s", "verdicts:aa{sv}"),
         method("Detach", "gpu:s"),
         method("Attach", "gpu:s"),
+        method("Residency", "tenant:s", "models:aa{sv} about:a{sv}"),
+        method("BeginWarmUp", "tenant:s model:s", "total:t"),
+        method("WarmPart", "tenant:s model:s position:t most:t", "position:t stopped:s"),
     ),
     signals=(
         signal("Changed", "gpu:s"),

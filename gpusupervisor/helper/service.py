@@ -17,6 +17,7 @@ from gpusupervisor.helper.controllers import Controls
 from gpusupervisor.helper.facts import FactTeller, Told
 from gpusupervisor.helper.hardware_calls import HardwareCalls, signal_of
 from gpusupervisor.helper.interface import HELPER
+from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.journal import setup as journal
 from gpusupervisor.processes.identity import ProcessKey
 
@@ -25,7 +26,13 @@ class HelperService:
     """Made by `start`."""
 
     def __init__(
-        self, presence: Presence, teller: FactTeller, controls: Controls, clock: Clock, allowed: frozenset[int]
+        self,
+        presence: Presence,
+        teller: FactTeller,
+        controls: Controls,
+        page_cache: PageCacheCalls,
+        clock: Clock,
+        allowed: frozenset[int],
     ) -> None:
         self._presence = presence
         self._callers = Callers(presence.bus, allowed)
@@ -34,20 +41,26 @@ class HelperService:
         self._leaving = False
         self.last_call = asyncio.get_running_loop().time()
         """When it was last called by somebody who may (or was started): seconds of the event loop's clock."""
-        handlers = {"Facts": self._facts, **HardwareCalls(controls, clock).handlers()}
+        handlers = {"Facts": self._facts, **HardwareCalls(controls, clock).handlers(), **page_cache.handlers()}
         self._server.export(HELPER_PATH, HELPER, handlers)
         LogControl(self._server, presence.bus, journal.HELPER)
 
     @classmethod
     async def start(
-        cls, bus_address: str | None, teller: FactTeller, controls: Controls, clock: Clock, allowed: frozenset[int]
+        cls,
+        bus_address: str | None,
+        teller: FactTeller,
+        controls: Controls,
+        page_cache: PageCacheCalls,
+        clock: Clock,
+        allowed: frozenset[int],
     ) -> "HelperService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
 
         allowed: uids that may call.
         """
         presence = await Presence.connect(bus_address, HELPER_NAME)
-        service = cls(presence, teller, controls, clock, allowed)
+        service = cls(presence, teller, controls, page_cache, clock, allowed)
         try:
             await presence.own_name()
         except BaseException:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gpusupervisor.models.load_speed import LoadEstimate
+
 ModelState = Literal["loaded", "loading", "asleep", "not-loaded", "unknown"]
 
 
@@ -25,3 +27,9 @@ class Model:
     """Part of it is in system memory for want of VRAM."""
     pinned: bool = False
     """Its user asked that it stays loaded."""
+    cached: int | None = None
+    """Of its files in RAM."""
+    cached_problem: str = ""
+    """Why that is not known, or not wholly."""
+    load_estimate: LoadEstimate | None = None
+    """How long a load would take now; None until loads were measured."""

@@ -16,6 +16,7 @@ from gpusupervisor.helper.callers import allowed_users
 from gpusupervisor.helper.controllers import Folders
 from gpusupervisor.helper.daemon import IDLE_AFTER, Surroundings, serve, unit_folders
 from gpusupervisor.journal.setup import HELPER, set_up_logging
+from gpusupervisor.memory import PROC
 from gpusupervisor.processes.inside import HOST_NETWORK, OWN_NETWORK
 from gpusupervisor.simulation.nvml import CardWorld, installed
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
@@ -29,6 +30,7 @@ def main() -> None:
     parser.add_argument("--bus", help="address of a private bus, on which the user who starts this may call")
     parser.add_argument("--idle", type=float, default=IDLE_AFTER, help="seconds after which it ends when not called")
     parser.add_argument("--folder", type=Path, help="with state and runtime in it, instead of those of the unit")
+    parser.add_argument("--memory", type=Path, default=PROC, help="with meminfo and pressure/memory in it")
     parser.add_argument("--restore-fans", action="store_true", help="only do what the unit does after it was killed")
     options = parser.parse_args()
     if options.restore_fans:
@@ -45,6 +47,7 @@ def main() -> None:
         idle_after=options.idle,
         tick=min(1.0, options.idle / 4),
         folders=(lambda: own) if own else unit_folders,
+        memory=options.memory,
     )
     with installed(CardWorld(options.card)):
         code = asyncio.run(serve(surroundings))

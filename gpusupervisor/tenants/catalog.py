@@ -5,7 +5,7 @@ kept. Nothing here writes.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,13 +81,18 @@ class Catalog:
         return _stack(stem, start, base, [Contribution(name, table)]).problems
 
 
-def load_catalog(layers: Sequence[Path] = DEFAULT_LAYERS) -> Catalog:
-    """Read all layers; the catalog always comes back, with the problems it has."""
+def load_catalog(
+    layers: Sequence[Path] = DEFAULT_LAYERS, read: Callable[[Path], Table | None] = read_document
+) -> Catalog:
+    """Read all layers; the catalog always comes back, with the problems it has.
+
+    read: a file's table, as `read_document` gives it; whoever trusts fewer files raises DocumentError for the others.
+    """
     problems: list[Problem] = []
     contributions: dict[str, list[Contribution]] = {}
     for layer in layers:
         for stem, paths in sorted(_files_of(layer, problems).items()):
-            contribution = _read(stem, paths, problems)
+            contribution = _read(stem, paths, problems, read)
             if contribution is not None:
                 contributions.setdefault(stem, []).append(contribution)
     definitions: dict[str, TenantDefinition] = {}
@@ -118,7 +123,9 @@ def _files_of(layer: Path, problems: list[Problem]) -> dict[str, list[Path]]:
     return found
 
 
-def _read(stem: str, paths: list[Path], problems: list[Problem]) -> Contribution | None:
+def _read(
+    stem: str, paths: list[Path], problems: list[Problem], read: Callable[[Path], Table | None]
+) -> Contribution | None:
     """What one layer says of one tenant; None, with the problem recorded, when that cannot be used."""
     path = min(paths)
     shown = harmless(str(path), 256)
@@ -130,7 +137,7 @@ def _read(stem: str, paths: list[Path], problems: list[Problem]) -> Contribution
         problems.append(Problem(shown, "", f"{names} are both there: keep one of them; neither is used"))
         return None
     try:
-        table = read_document(path)
+        table = read(path)
     except DocumentError as error:
         problems.append(Problem(shown, "", str(error)))
     except FileNotFoundError:

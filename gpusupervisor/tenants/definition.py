@@ -12,6 +12,7 @@ from gpusupervisor.engine_http import Header
 
 ActivityPolicy = Literal["any", "all"]
 WhenBusy = Literal["deferred", "refused", "destructive"]
+ModelLayout = Literal["ollama", "files"]
 ENGINES = (
     "ollama", "comfyui", "llama.cpp", "llama-swap", "vllm", "sglang", "localai", "lm-studio", "automatic1111",
     "invokeai", "tabbyapi", "koboldcpp", "text-generation-webui", "speaches", "whisper.cpp",
@@ -165,6 +166,16 @@ class ReleaseMethod:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFolders:
+    """Where an engine's model files are."""
+
+    directories: tuple[str, ...]
+    """Absolute paths; those that are not there have no models."""
+    layout: ModelLayout = "files"
+    """`ollama`: manifests that name blobs; `files`: weights by the names of their files."""
+
+
+@dataclass(frozen=True, slots=True)
 class TenantDefinition:
     """An application as data."""
 
@@ -191,6 +202,8 @@ class TenantDefinition:
     activity: ActivitySpec | None = None
     """None: activity is always unknown, so never released."""
     release: tuple[ReleaseMethod, ...] = ()
+    models: ModelFolders | None = None
+    """None: nobody says where they are, so nothing is known of them in RAM."""
     needs_vram: int | None = None
     """Bytes a busy tenant needs in total; None = "auto", what the engine reports."""
     floor: int = 0

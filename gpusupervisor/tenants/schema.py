@@ -1,7 +1,7 @@
 """The schema of tenant files: a plain table in, a `TenantDefinition` out, every problem named.
 
-This module has the keys at the top, `[match]` and `[endpoint]`; `schema_activity.py` and `schema_release.py` have
-the rest. What is an error here never reaches the room that would have to cope with it.
+This module has the keys at the top, `[match]` and `[endpoint]`; `schema_activity.py`, `schema_models.py` and
+`schema_release.py` have the rest. What is an error here never reaches the room that would have to cope with it.
 """
 
 import re
@@ -15,6 +15,7 @@ from gpusupervisor.configuration.layers import Finding
 from gpusupervisor.tenants.definition import ENGINES, NEEDS_AUTO, Endpoint, Match, TenantDefinition
 from gpusupervisor.tenants.schema_activity import expand_probe, read_activity
 from gpusupervisor.tenants.schema_http import flag_complaint, read_headers
+from gpusupervisor.tenants.schema_models import read_models
 from gpusupervisor.tenants.schema_release import read_releases
 
 ID = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
@@ -68,6 +69,7 @@ def _read(tenant_id: str, reader: TableReader) -> TenantDefinition:
         endpoint=endpoint,
         activity=read_activity(reader, endpoint is not None),
         release=read_releases(reader, endpoint is not None),
+        models=read_models(reader),
         needs_vram=_read_need(reader),
         floor=reader.size("floor", defaults.floor),
         less_helps=reader.boolean("less-helps", defaults.less_helps),

@@ -14,6 +14,8 @@ from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningW
 from gpusupervisor.errors import Blocked, NoSuchTenant
 from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Report, Work
+from gpusupervisor.models.residency import ModelResidency
+from gpusupervisor.models.warm_plan import WarmedUp, WarmStep
 from gpusupervisor.state import Check
 from tests.bus.builders import make_plan, make_result
 
@@ -52,6 +54,24 @@ class FakeController:
         if tenant == "nobody":
             raise NoSuchTenant("No tenant is called 'nobody'")
         return make_result()
+
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        self._note("plan_warming")
+        known, dark = ModelResidency("qwen3:8b", 8 << 30, 0), ModelResidency("x:1b", 1 << 30, None, "no permission")
+        return (
+            WarmStep("ollama", known, "worth-it", "it was in use lately"),
+            WarmStep("ollama", dark, "unknown", "no permission"),
+        )
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        self._note("warm", tenant, model, rate)
+
+        async def work(report: Report) -> WarmedUp:
+            report(40, f"reading {model} into RAM")
+            await self.gate.wait()
+            return WarmedUp(tenant, model, 8 << 30, 2_000_000)
+
+        return work
 
     async def autotune(self, gpu: str, wish: TuningWish) -> Work:
         self._note("autotune", gpu, wish)

@@ -20,7 +20,9 @@ from gpusupervisor.health.configuration import LISTED, check_configuration, chec
 from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.engines import check_engines
 from gpusupervisor.health.helper import check_helper
+from gpusupervisor.health.models import check_residency
 from gpusupervisor.health.tenants import check_tenants
+from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check, EngineStatus
@@ -259,6 +261,39 @@ def test_what_could_not_be_read_is_named() -> None:
     assert "the environment of its process, /etc/a.env could not be read" in check.summary
     assert says_everything(check)
     assert of_engine(Sight("ok"), hidden=("the environment of its process",)) == (), "only not looked up yet"
+
+
+def known(*models: ModelResidency, method: str = "cachestat", problems: tuple[str, ...] = ()) -> Residency:
+    return residency_of(models, method, problems, NOW)
+
+
+SEEN = ModelResidency("a", 10, 5)
+DARK = ModelResidency("b", 10, None, "the kernel tells that only to the file's owner")
+
+
+@pytest.mark.parametrize(
+    ("residencies", "state", "words"),
+    [
+        ({}, "skipped", "no model files were found"),
+        ({"app": known()}, "skipped", "no model files were found"),
+        ({"app": known(method="", problems=("the helper is not there",))}, "skipped", "the helper is not there"),
+        ({"app": known(SEEN)}, "ok", "measured by cachestat"),
+        ({"app": known(SEEN, method="mincore"), "b": known(SEEN)}, "ok", "measured by cachestat and mincore"),
+        ({"app": known(SEEN, DARK)}, "ok", "measured by cachestat"),
+        (
+            {"app": known(DARK, method="mincore")},
+            "degraded",
+            "(mincore): the kernel tells that only to the file's owner",
+        ),
+    ],
+)
+def test_how_residency_is_measured_is_told_or_why_it_cannot_be(
+    residencies: dict[str, Residency], state: str, words: str
+) -> None:
+    found = check_residency(residencies)
+    assert (found.id, found.state) == ("residency", state)
+    assert words in found.summary
+    assert bool(found.impact and found.remedy) is (state == "degraded")
 
 
 def test_a_unit_that_declares_nonsense_is_named() -> None:

@@ -37,12 +37,18 @@ class Bench:
     def tenants(self) -> Path:
         return self.folder / "tenants"
 
+    @property
+    def memory(self) -> Path:
+        """What stands for /proc where the helper looks for memory, when it is there."""
+        return self.folder / "memory"
+
     def start(self, *, idle: float = 60) -> "subprocess.Popen[bytes]":
         """Start a helper and wait until it is ready."""
         since = len(self.systemd.messages)
         command = [sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", f"--idle={idle}"]
         command += [f"--card={self.card.directory}", f"--tenants={self.tenants}", f"--bus={self.bus.address}"]
         command += [f"--folder={self.folder}"]
+        command += [f"--memory={self.memory}"] if self.memory.exists() else []
         environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.systemd.address}
         with (self.folder / "log").open("ab") as log:
             self.running.append(subprocess.Popen(command, env=environment, stderr=log))

@@ -38,6 +38,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "CheckDrift": ("s", GPU),
     "Detach": ("s", GPU),
     "Attach": ("s", GPU),
+    "Residency": ("s", "app"),
+    "BeginWarmUp": ("ss", "app", "m.gguf"),
+    "WarmPart": ("sstt", "app", "m.gguf", "0", "1"),
 }
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 from dbus_fast import Message, MessageType
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.clock import SystemClock
+from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from tests.bus.conftest import PrivateBus
 from tests.helper.conftest import Bench, eventually
 
@@ -82,6 +84,7 @@ async def test_a_call_that_comes_while_it_ends_is_told_to_come_again(shared_bus:
         shared_bus.address,
         None,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
+        PageCacheCalls((), Path("/proc")),
         SystemClock(),
         frozenset({os.getuid()}),
     )

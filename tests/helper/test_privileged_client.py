@@ -13,6 +13,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable
 from gpusupervisor.helper.facts import Told
+from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.privileged_client import ASKED_AT_MOST, PrivilegedClient
 from gpusupervisor.processes.identity import ProcessKey
@@ -96,6 +97,7 @@ async def helper(bus: PrivateBus, teller: Teller, *allowed: int) -> AsyncIterato
         bus.address,
         teller,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
+        PageCacheCalls((), Path("/proc")),
         SystemClock(),
         frozenset(allowed or {os.getuid()}),
     )

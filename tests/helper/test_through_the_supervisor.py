@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus import names
 from gpusupervisor.bus.connection import driver_call
+from gpusupervisor.helper.page_cache.measure import Gauge
 from tests.bus.conftest import Result
 from tests.helper.conftest import CARD, Bench, bare
 from tests.helper.test_composition import fan, no_blocking_calls, power  # noqa: F401  (a fixture)
+from tests.model_files import MIB, disk_folder, make_cold, write
 
 GPU = names.gpu_path(CARD.uuid)
 
@@ -164,3 +168,84 @@ async def test_a_signal_that_is_not_the_helpers_is_not_passed_on(bench: Bench, p
         bus.disconnect()
         await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
     assert set(told) <= {"PropertiesChanged"}
+
+
+class Warming:
+    """The supervisor, an engine, and a model of it that is not in RAM."""
+
+    def __init__(self, bench: Bench, public: Public, model: Path) -> None:
+        self.bench = bench
+        self.public = public
+        self.model = model
+
+    async def begin(self, rate: int) -> str:
+        """The object of the job."""
+        path = names.engine_path("app")
+        arguments = ("sa{sv}", "m", "1", "rate", "t", str(rate))
+        answer = await self.bench.bus.call(path, "Engine", "WarmModel", *arguments)
+        assert answer.status == 0, answer.errors
+        return str(answer.json[0])
+
+    async def until(self, job: str, **wanted: object) -> dict[str, Any]:
+        """Wait until the job is so."""
+        shown: dict[str, Any] = {}
+        async with asyncio.timeout(15):
+            while not wanted.items() <= shown.items():
+                answer = await self.bench.bus.call(
+                    job, "org.freedesktop.DBus.Properties", "GetAll", "s", "org.gpusupervisor1.Job"
+                )
+                shown = dict(bare(answer.json[0]))
+                assert shown["State"] in ("running", wanted.get("State")), shown
+        return shown
+
+    def in_ram(self) -> int:
+        with self.model.open("rb") as file:
+            return Gauge().cached(file.fileno())
+
+
+@pytest.fixture
+async def warming(bench: Bench) -> AsyncIterator[Warming]:
+    folder = disk_folder()
+    model = write(folder / "m.gguf", 8 * MIB)
+    make_cold(model)
+    definition = (
+        'title = "App"\nengine = "llama.cpp"\n[match]\nunits = ["app.service"]\n[models]\ndirectories = ["{}"]\n'
+    )
+    (bench.tenants / "app.toml").write_text(definition.format(folder))
+    bench.start()
+    public = Public(bench)
+    try:
+        await public.until("Fans", Support="supported")
+        yield Warming(bench, public, model)
+    finally:
+        public.end()
+        shutil.rmtree(folder)
+    assert "Traceback" not in public.log
+    assert "Traceback" not in bench.log
+
+
+async def test_a_model_is_warmed_in_public(warming: Warming) -> None:
+    assert warming.in_ram() == 0
+    job = await warming.begin(0)
+    ended = await warming.until(job, State="succeeded")
+    assert (ended["Kind"], ended["Target"], ended["Progress"]) == ("warm-up", "app: m", 100)
+    assert (ended["Result"]["model"], ended["Result"]["size"]) == ("m.gguf", 8 * MIB)
+    assert warming.in_ram() == 8 * MIB
+    [plan] = (await warming.bench.bus.call(names.ENGINES_PATH, "Engines", "WarmPlan")).json
+    assert [(each["model"], each["verdict"]) for each in bare(plan)] == [("m.gguf", "warm")]
+
+
+async def test_a_helper_killed_in_the_middle_fails_the_job(warming: Warming) -> None:
+    job = await warming.begin(MIB)
+    warming.bench.kill()
+    ended = await warming.until(job, State="failed")
+    assert "helper" in ended["Detail"]
+
+
+async def test_a_supervisor_killed_in_the_middle_ends_the_reading(warming: Warming) -> None:
+    await warming.begin(MIB)
+    warming.public.end()
+    before = warming.in_ram()
+    assert (await warming.bench.ask("State")).status == 0, "what it was doing for the supervisor has ended by now"
+    assert warming.in_ram() - before <= MIB
+    assert warming.in_ram() < 8 * MIB

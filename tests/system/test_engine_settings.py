@@ -40,6 +40,7 @@ def engine(machine: Machine) -> Iterator[Machine]:
     machine.run("systemctl", "daemon-reload")
     stop_both(machine)
     machine.run("systemctl", "start", UNIT)
+    machine.run("busctl", "call", f"{BUS_NAME}.Helper", f"{ROOT}/Helper", "org.freedesktop.DBus.Peer", "Ping")
 
 
 def shown(machine: Machine) -> dict[str, object]:

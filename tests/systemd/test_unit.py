@@ -60,7 +60,7 @@ def test_what_the_hardening_must_not_take_away_is_kept() -> None:
 
 def test_the_helper_has_no_network_and_no_capability_that_it_does_not_need() -> None:
     lines = (REPOSITORY / "systemd/gpusupervisor-helper.service.in").read_text().splitlines()
-    assert "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_DAC_READ_SEARCH" in lines
+    assert "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_FOWNER" in lines
     assert {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "IPAddressDeny=any"} <= set(lines)
     assert "DeviceAllow=char-nvidia* rw" in lines
     assert not [line for line in lines if line.startswith(("PrivateDevices=", "PrivateUsers=", "User="))]

@@ -1,0 +1,1 @@
+"""Model files in the page cache: which there are, how much of them is in RAM, and reading them into it."""

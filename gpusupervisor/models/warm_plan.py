@@ -1,0 +1,87 @@
+"""Which models are worth reading into RAM: those used most lately first, as many as stay there. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from gpusupervisor.models.residency import ModelResidency
+
+_HOUR = 3_600_000_000
+
+Verdict = Literal["worth-it", "warm", "would-not-stay", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How a model was used."""
+
+    last_used: int
+    """When it was last seen loaded: microseconds of the domain clock."""
+    times: int = 1
+    """How often it was seen to be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model of an engine that could be warmed."""
+
+    engine: str
+    model: ModelResidency
+    usage: Usage | None = None
+    """None: not used as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStep:
+    """What is said of one model."""
+
+    engine: str
+    model: ModelResidency
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarmedUp:
+    """A model that was read into RAM."""
+
+    engine: str
+    model: str
+    size: int
+    """Bytes of its files."""
+    took: int
+    """Microseconds."""
+
+
+def plan_warming(candidates: Iterable[Candidate], spare: int | None) -> tuple[WarmStep, ...]:
+    """A verdict on each, the worthiest first.
+
+    spare: bytes that files may fill, those included that are there already; None = not known, so nothing is worth it.
+    """
+    left = spare or 0
+    steps = []
+    for candidate in sorted(candidates, key=_worth):
+        step = _judge(candidate, left)
+        if step.verdict in ("worth-it", "warm"):
+            left -= step.model.size
+        steps.append(step)
+    return tuple(steps)
+
+
+def _judge(candidate: Candidate, left: int) -> WarmStep:
+    engine, model = candidate.engine, candidate.model
+    if model.cached is None:
+        return WarmStep(engine, model, "unknown", model.problem or "how much of it is in RAM is not known")
+    if model.is_warm:
+        return WarmStep(engine, model, "warm", "it is in RAM already")
+    if model.size > left:
+        return WarmStep(engine, model, "would-not-stay", "too little memory is available beside what comes before it")
+    why = "it was in use lately" if candidate.usage else "there is room, though it was not seen in use"
+    return WarmStep(engine, model, "worth-it", why)
+
+
+def _worth(candidate: Candidate) -> tuple[object, ...]:
+    """Sorts the worthiest first: used in the latest hour, then often, then small ones, of which more fit."""
+    usage = candidate.usage
+    used = (0, -(usage.last_used // _HOUR), -usage.times) if usage else (1, 0, 0)
+    return (*used, candidate.model.size, candidate.engine, candidate.model.name)

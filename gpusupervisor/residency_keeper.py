@@ -1,0 +1,263 @@
+"""What is in RAM of models' files: kept up with in the background, and models read into it when somebody asks.
+
+The tick shows what is known and waits for nothing. The helper is asked when the supervisor starts, now and then about
+engines that run, after a load and after a warm-up, and when a caller wants a plan.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbus_fast import Variant
+from dbus_fast.aio import MessageBus
+
+from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.helper_call import call_helper
+from gpusupervisor.jobs import Report, Work
+from gpusupervisor.memory import Memory, read_memory
+from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, learn
+from gpusupervisor.models.model import Model
+from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
+from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
+from gpusupervisor.state import EngineStatus
+from gpusupervisor.tenants.activity.verdict import Activity
+from gpusupervisor.tenants.definition import TenantDefinition
+
+LOOK = 5.0
+"""Seconds between two looks at whether something is due."""
+STALE_AFTER = 600 * MICROSECONDS
+"""What is known of an engine that runs is asked anew after so long."""
+FRESH = 10 * MICROSECONDS
+"""What is so young is good enough for a plan."""
+EVERYTHING = 2**63
+"""Bytes of one part of a warm-up without a limit: all that the time allows."""
+PARTS_PER_SECOND = 10
+REMEMBERED = 1000
+"""Models of which it is known when they were used."""
+NOT_STAYED = 90
+"""Percent that must be in RAM after a warm-up, or it has not helped."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The models of an engine as they came, what they were joined with, and what came of it: as long as nothing of
+    that changes, a tick costs nothing."""
+
+    before: tuple[Model, ...]
+    residency: Residency | None
+    speeds: LoadSpeeds | None
+    after: tuple[Model, ...]
+
+
+class ResidencyKeeper:
+    """Of all tenants that say where their models are."""
+
+    def __init__(self, clock: Clock, memory: Callable[[], Memory | None] = read_memory) -> None:
+        """memory: may block."""
+        self._clock = clock
+        self._memory = memory
+        self.residencies: Mapping[str, Residency] = {}
+        """By tenant; replaced and never changed."""
+        self.speeds: dict[str, LoadSpeeds] = {}
+        """By tenant: what was learned of its loads. Whoever keeps it may put it back."""
+        self.usage: dict[tuple[str, str], Usage] = {}
+        """By tenant and model, as the engine's API names it; likewise."""
+        self._described: frozenset[str] = frozenset()
+        self._running: frozenset[str] = frozenset()
+        self._stale: set[str] = set()
+        self._shown: dict[str, _Shown] = {}
+        self._loaded: dict[str, frozenset[str]] = {}
+        self._warming: set[tuple[str, str]] = set()
+        self._bus: MessageBus | None = None
+        self._wanted = asyncio.Event()
+        self._asking = asyncio.Lock()
+
+    def engines(
+        self,
+        engines: Mapping[str, EngineStatus],
+        definitions: Mapping[str, TenantDefinition],
+        activities: Mapping[str, Activity],
+    ) -> dict[str, EngineStatus]:
+        """The engines with what is known of their models' files; who runs, and what is in use, is noted."""
+        described = frozenset(each.id for each in definitions.values() if each.models and each.models.directories)
+        running = frozenset(
+            tenant
+            for tenant in described
+            if (seen := activities.get(tenant)) and seen.state not in ("absent", "unknown")
+        )
+        if described != self._described:
+            self.residencies = {tenant: each for tenant, each in self.residencies.items() if tenant in described}
+            self._wanted.set()
+        self._described, self._running = described, running
+        return {tenant: self._engine(status) for tenant, status in engines.items()}
+
+    def invalidate(self, tenant: str) -> None:
+        """What is known of a tenant's files is no longer so: something was read, or loaded."""
+        self._stale.add(tenant)
+        self._wanted.set()
+
+    def learn(self, tenant: str, load: MeasuredLoad) -> None:
+        """Take the measurement of a load in."""
+        self.speeds[tenant] = learn(self.speeds.get(tenant, LoadSpeeds()), load)
+        self.invalidate(tenant)
+
+    async def keep_up_for_ever(self, bus: MessageBus) -> None:
+        """Ask the helper whenever something is due."""
+        self._bus = bus
+        while True:
+            self._wanted.clear()
+            for tenant in sorted(self._due()):
+                await self.refresh(tenant)
+            try:
+                async with asyncio.timeout(LOOK):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def refresh(self, tenant: str) -> Residency:
+        """Ask the helper about a tenant now; what came of it is known from then on. Never raises SupervisorErrors."""
+        async with self._asking:
+            self._stale.discard(tenant)
+            now = self._clock.now()
+            try:
+                found = await self._ask(tenant, now)
+            except SupervisorError as error:
+                found = residency_of((), "", (str(error),), now)
+                _LOG.debug("what is in RAM of %s's models is not known: %s", tenant, error)  # its check judges that
+            self.residencies = {**self.residencies, tenant: found}
+            return found
+
+    async def plan_warming(self) -> tuple[WarmStep, ...]:
+        """A verdict on every model, the worthiest first."""
+        for tenant in sorted(self._described):
+            known = self.residencies.get(tenant)
+            if known is None or tenant in self._stale or self._clock.now() - known.read_at > FRESH:
+                await self.refresh(tenant)
+        memory = await asyncio.to_thread(self._memory)
+        candidates = [
+            Candidate(tenant, model, usage.get(model.name))
+            for tenant, residency in self.residencies.items()
+            if tenant in self._described
+            for usage in (self._usage_by_files(tenant, residency),)
+            for model in residency.models.values()
+        ]
+        return plan_warming(candidates, memory.spare if memory and not memory.shortage else None)
+
+    async def warm(self, tenant: str, model: str, rate: int) -> Work:
+        """The work that reads a model into RAM, at `rate` bytes a second at most (0: as fast as it goes).
+
+        Raises NotSupported, InvalidArgument, Busy, GpuUnavailable.
+        """
+        if tenant not in self._described:
+            raise NotSupported(f"No tenant file says where the models of {tenant} are: name them in its [models]")
+        residency = await self.refresh(tenant)
+        files = find(residency, model)
+        if files is None:
+            if residency.problems and not residency.models:
+                raise GpuUnavailable(f"The files of {tenant}'s models cannot be looked at: {residency.problems[0]}")
+            raise InvalidArgument(f"{tenant} has no files of a model {harmless(model)!r}, or of several alike")
+        self._refuse_twice(tenant, files)
+
+        async def work(report: Report) -> WarmedUp:
+            return await self._warm(tenant, files, rate, report)
+
+        return work
+
+    async def _warm(self, tenant: str, files: ModelResidency, rate: int, report: Report) -> WarmedUp:
+        self._refuse_twice(tenant, files)
+        key = (tenant, files.name)
+        self._warming.add(key)
+        started = self._clock.now()
+        try:
+            reply = await self._call("BeginWarmUp", "ss", key, "t")
+            total, position = int(reply[0]), 0
+            while position < total:
+                most = max(1, rate // PARTS_PER_SECOND) if rate else EVERYTHING
+                position, stopped = await self._call("WarmPart", "sstt", (*key, position, most), "ts")
+                if stopped:
+                    raise WontFit(f"It was given up before all of it was in RAM: {harmless(stopped)}")
+                report(position * 100 // max(total, 1), f"reading {files.name} into RAM")
+                if rate:
+                    ahead = started + position * MICROSECONDS // rate - self._clock.now()
+                    await asyncio.sleep(max(0, min(ahead, MICROSECONDS)) / MICROSECONDS)
+        finally:
+            self._warming.discard(key)
+            self.invalidate(tenant)
+        took = self._clock.now() - started
+        now = (await self.refresh(tenant)).models.get(files.name)
+        if now is not None and now.cached is not None and now.cached * 100 < now.size * NOT_STAYED:
+            raise WontFit("All of it was read, and did not stay in RAM: too little memory is available")
+        return WarmedUp(tenant, files.name, total, took)
+
+    def _refuse_twice(self, tenant: str, files: ModelResidency) -> None:
+        if (tenant, files.name) in self._warming:
+            raise Busy(f"{files.name} is being read into RAM already")
+
+    def _due(self) -> Collection[str]:
+        """Those never asked about, those that have changed, and engines that run, of which something is old."""
+        now = self._clock.now()
+        known = self.residencies
+        new = {tenant for tenant in self._described if tenant not in known}
+        old = {tenant for tenant in self._running & known.keys() if now - known[tenant].read_at > STALE_AFTER}
+        return new | old | (self._stale & self._described)
+
+    def _engine(self, status: EngineStatus) -> EngineStatus:
+        residency, speeds = self.residencies.get(status.id), self.speeds.get(status.id)
+        shown = self._shown.get(status.id)
+        same = shown is not None and shown.residency is residency and shown.speeds is speeds
+        if shown and same and (shown.before is status.models or shown.before == status.models):
+            return replace(status, models=shown.after)
+        self._note_usage(status)
+        after = with_residency(status.models, residency, speeds)
+        self._shown[status.id] = _Shown(status.models, residency, speeds, after)
+        return replace(status, models=after)
+
+    def _note_usage(self, status: EngineStatus) -> None:
+        loaded = frozenset(model.name for model in status.models if model.state in ("loaded", "loading"))
+        before = self._loaded.get(status.id, frozenset())
+        now = self._clock.now()
+        for name in loaded | before:
+            known = self.usage.get((status.id, name), Usage(now, 0))
+            self.usage[status.id, name] = Usage(now, known.times + (name not in before))
+        while len(self.usage) > REMEMBERED:
+            del self.usage[min(self.usage, key=lambda key: self.usage[key].last_used)]
+        self._loaded[status.id] = loaded
+        if loaded - before:
+            self.invalidate(status.id)
+
+    def _usage_by_files(self, tenant: str, residency: Residency) -> dict[str, Usage]:
+        """The usage of a tenant's models by the names of their files."""
+        found = ((find(residency, name), use) for (of, name), use in self.usage.items() if of == tenant)
+        return {files.name: use for files, use in found if files is not None}
+
+    async def _ask(self, tenant: str, now: int) -> Residency:
+        models, about = await self._call("Residency", "s", (tenant,), "aa{sv}a{sv}")
+        found = (_model(entry) for entry in models)
+        method, problems = about.get("method"), about.get("problems")
+        return residency_of(
+            found,
+            str(method.value) if method else "",
+            tuple(harmless(str(problem), 256) for problem in problems.value) if problems else (),
+            now,
+        )
+
+    async def _call(self, member: str, signature: str, body: Collection[object], answer: str) -> list[Any]:
+        if self._bus is None:
+            raise GpuUnavailable("The supervisor is only just starting: try again in a second")
+        return list((await call_helper(self._bus, member, signature, list(body), answer)).body)
+
+
+def _model(entry: Mapping[str, Variant]) -> ModelResidency:
+    told = {name: value.value for name, value in entry.items()}
+    return ModelResidency(
+        harmless(str(told.get("model", "")), 256),
+        int(told.get("size", 0)),
+        told.get("cached"),
+        harmless(str(told.get("problem", "")), 256),
+    )
