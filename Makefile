@@ -121,7 +121,7 @@ dist: build/wheels/.stamp ## wheel and sdist, in build/dist
 
 .PHONY: deb
 deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
-	@.ci/packages debhelper dpkg-dev python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil sdnotify)
+	@.ci/packages debhelper dpkg-dev python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil rich sdnotify)
 	rm -rf build/deb
 	stage=build/deb/gpusupervisor
 	mkdir -p $$stage/build

@@ -46,7 +46,8 @@ from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
-from gpusupervisor.supervisor import Configuration, Supervisor
+from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
 from gpusupervisor.unit_client import UnitClient
@@ -56,6 +57,8 @@ EXIT_DRIVER_CHANGED = 75
 """EX_TEMPFAIL: the driver was upgraded under us; only a new process can load its new library."""
 HELPER_PATIENCE = 5.0
 """Seconds that the first look waits for the helper."""
+STORE_PATIENCE = 2.0
+"""Seconds that the first look waits for what was learned earlier."""
 CLEANING_UP = 12.0
 """Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
@@ -87,6 +90,7 @@ class _Parts:
     hidden: PrivilegedClient
     units: UnitClient
     observatory: Observatory
+    telemetry: Telemetry
     residency: ResidencyKeeper
 
 
@@ -98,6 +102,7 @@ class Daemon:
         self._clock = SystemClock()
         self._notifier = Notifier(self._clock)
         self._bus: BusService | None = None
+        self._telemetry: Telemetry | None = None
         self._jobs = Jobs(self._clock, self._show_job)
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reload_asked = asyncio.Event()
@@ -112,6 +117,8 @@ class Daemon:
         for problem in configuration.problems:
             write(ConfigurationProblem(problem))
         parts = self._assemble(configuration)
+        self._telemetry = parts.telemetry
+        self._telemetry.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 return await self._serve(configuration, parts, tasks)
@@ -120,6 +127,7 @@ class Daemon:
             await parts.http.aclose()
             if self._bus is not None:
                 await self._bus.stop()
+            await parts.telemetry.close()
 
     def _assemble(self, configuration: Configuration) -> _Parts:
         thread, http, hardware = NvmlThread(self._clock), EngineHttp(), HardwareClient()
@@ -133,7 +141,9 @@ class Daemon:
         hidden, units = PrivilegedClient(self._clock), UnitClient()
         processes = ProcessReader(privileged=hidden)
         observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
-        return _Parts(thread, http, hardware, hidden, units, observatory, ResidencyKeeper(self._clock))
+        telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
+        residency = ResidencyKeeper(self._clock)
+        return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -149,11 +159,14 @@ class Daemon:
             tasks,
             Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
-            self._look_around,
-            parts.residency,
+            look_around=self._look_around,
+            residency=parts.residency,
+            telemetry=parts.telemetry,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
-        bus = await BusService.start(where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority)
+        bus = await BusService.start(
+            where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority, parts.telemetry
+        )
         self._bus = bus
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         bus.publish(supervisor.before_first_tick())
@@ -161,7 +174,7 @@ class Daemon:
         write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
         works = (
             parts.hardware.follow_for_ever(bus.connection, bus.emit_control, supervisor.shown),
-            self._tick_for_ever(bus, supervisor, parts.thread, parts.hardware),
+            self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
@@ -184,6 +197,8 @@ class Daemon:
             self._end.set_result(code)
 
     def _announce(self, event: Event) -> None:
+        if self._telemetry is not None:
+            self._telemetry.note(event)
         if self._bus is not None:
             self._bus.emit(event)
 
@@ -194,23 +209,30 @@ class Daemon:
         return seen if self._bus is None else replace(seen, polkit=await self._bus.authority_seen())
 
     def _show_job(self, job: Job) -> None:
+        if self._telemetry is not None:
+            self._telemetry.note_job(job)
         if self._bus is not None:
             self._bus.show_job(job)
 
-    async def _tick_for_ever(
-        self, bus: BusService, supervisor: Supervisor, thread: NvmlThread, hardware: HardwareClient
-    ) -> None:
-        """Before the first look it must be known what is given away, for to look would be to touch it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HELPER_PATIENCE):
-                await hardware.answered.wait()
+    async def _tick_for_ever(self, bus: BusService, supervisor: Supervisor, parts: _Parts) -> None:
+        """Before the first look it must be known what is given away, for to look would be to touch it.
+
+        What was learned earlier should be, too: decisions without it are poorer, not wrong.
+        """
+        for answer, patience in (
+            (parts.hardware.answered, HELPER_PATIENCE),
+            (parts.telemetry.recalled, STORE_PATIENCE),
+        ):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await answer.wait()
         driver_answered = False
         while True:
             state = await supervisor.tick()
             bus.publish(state)
             self._status = state.status
             self._notifier.status(self._status)
-            wedged = thread.wedged_since
+            wedged = parts.thread.wedged_since
             if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
                 self._notifier.alive()
             driver_answered |= state.sample.driver.state == "ok"

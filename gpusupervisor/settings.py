@@ -15,8 +15,12 @@ LAYERS = (
 )
 """The later file wins, key by key."""
 
+SMALLEST_STORE = 4 << 20
+"""Bytes."""
+
 _MILLISECOND = 1000
 _SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,10 @@ class Settings:
     """Between two looks while all is idle."""
     large_desktop: int = 3 << 30
     """VRAM from which on the desktop is unusually large: a compositor, a browser and a few windows hold less."""
+    telemetry_keep: int = 30 * _DAY
+    """How long telemetry is kept; `keep` of the table `telemetry`."""
+    telemetry_max_size: int = 200 << 20
+    """What the telemetry store may take on disk; `max-size` there."""
 
 
 def load_settings(layers: Sequence[Path] = LAYERS) -> tuple[Settings, tuple[Problem, ...]]:
@@ -57,6 +65,7 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
     findings: list[Finding] = []
     reader = TableReader(table, findings)
     fallback = Settings()
+    keep, max_size = _telemetry(reader, fallback)
     settings = Settings(
         automatic=reader.boolean("automatic", fallback.automatic),
         reserve=reader.size("reserve", fallback.reserve),
@@ -64,8 +73,22 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
         interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, 60 * _SECOND),
         idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, 600 * _SECOND),
         large_desktop=reader.size("large-desktop", fallback.large_desktop),
+        telemetry_keep=keep,
+        telemetry_max_size=max_size,
     )
     reader.finish()
     if settings.idle_interval < settings.interval and not findings:
         reader.complain("idle-interval", "is shorter than interval; allowed: as long or longer")
     return settings, findings
+
+
+def _telemetry(reader: TableReader, fallback: Settings) -> tuple[int, int]:
+    """`keep` and `max-size` of the table `telemetry`."""
+    with reader.table("telemetry") as table:
+        if table is None:
+            return fallback.telemetry_keep, fallback.telemetry_max_size
+        keep = table.duration("keep", fallback.telemetry_keep, 3600 * _SECOND, 3660 * _DAY)
+        size = table.size("max-size", fallback.telemetry_max_size)
+        if size < SMALLEST_STORE:
+            table.complain("max-size", 'is too small to be of use; allowed: "4M" or more')
+        return keep, size

@@ -39,6 +39,8 @@ from gpusupervisor.observatory import Observatory
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import Check, State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.world import LiveWorld
 
@@ -75,11 +77,12 @@ class Supervisor:
         controls: Callable[[], Controls] = Controls,
         look_around: LookAround = nothing_around,
         residency: ResidencyKeeper | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
         controls: tells what the helper controls. look_around: for the self-checks, dear and off the event loop.
-        residency: knows what is in RAM of models' files.
+        residency: knows what is in RAM of models' files. telemetry: None stores nothing.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
@@ -97,7 +100,10 @@ class Supervisor:
         settings = configuration.settings
         self._announce = announce
         self._chronicle = Chronicle()
-        self._arbiter = Arbiter(self._world, clock, self._happened, tasks.create_task, settings.reservation)
+        self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
+        self._arbiter = Arbiter(
+            self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
+        )
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -114,6 +120,7 @@ class Supervisor:
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
         self._served, self._waiting = self._waiting, []
+        self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
@@ -123,6 +130,7 @@ class Supervisor:
         self._seen, self._situation = seen, situation
         state = self._state(seen, situation, assessments)
         self._chronicle.observe(state)
+        self._telemetry.observe(state)
         return state
 
     async def pause(self) -> None:
@@ -202,6 +210,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
+        self._telemetry.use(limits_of(fresh.settings))
         write(ConfigurationReloaded(len(fresh.catalog.definitions)))
         await self.shown()
 
@@ -265,6 +274,7 @@ class Supervisor:
                 declaration_problems=self._observatory.declaration_problems(),
                 reloaded=reloaded,
                 residencies=residencies,
+                telemetry=self._telemetry.status,
             )
         )
         automatic = self._automatic.on
@@ -324,3 +334,8 @@ class Supervisor:
             raise Busy(
                 f"{self._arbiter.running[gpu].id} is being carried out on this GPU: try again when it has ended."
             )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What telemetry may keep."""
+    return Limits(settings.telemetry_keep, settings.telemetry_max_size)

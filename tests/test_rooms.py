@@ -22,7 +22,7 @@ STOREYS = (
     {"arbitration"},
     {"engines"},
     {"models"},
-    {"state", "controls", "health", "jobs"},
+    {"state", "controls", "health", "jobs", "telemetry"},
     {"autotune", "chronicle"},
     {
         "bus",
@@ -52,7 +52,7 @@ PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
-          "engines", "models", "state", "controls", "health", "jobs", "autotune")  # fmt: skip
+          "engines", "models", "state", "controls", "health", "jobs", "telemetry", "autotune")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[Path, str]]:
@@ -140,7 +140,17 @@ def test_only_the_gpus_own_room_knows_nvml() -> None:
 def test_the_decisions_are_pure() -> None:
     """No clock, no I/O, no waiting, no logging: the time is a field of what they are given."""
     impure = {"asyncio", "time", "datetime", "os", "random", "socket", "subprocess", "pathlib", "logging", "threading"}
-    for name in ("situation", "assess", "eligibility", "plan", "verify", "compose", "history", "reservations"):
+    for name in (
+        "situation",
+        "assess",
+        "eligibility",
+        "plan",
+        "verify",
+        "compose",
+        "history",
+        "learned",
+        "reservations",
+    ):
         assert not libraries_imported(PACKAGE / "arbitration" / f"{name}.py") & impure, name
 
 

@@ -51,3 +51,22 @@ def test_the_idle_interval_cannot_be_the_shorter_one(layers: list[Path]) -> None
     settings, problems = load_settings(layers)
     assert settings.interval == 1_000_000
     assert "idle-interval" in str(problems[0])
+
+
+def test_what_telemetry_keeps_is_a_table_of_its_own(layers: list[Path]) -> None:
+    layers[0].write_text('[telemetry]\nkeep = "7d"\nmax-size = "1G"\n')
+    layers[1].write_text('[telemetry]\nmax-size = "50M"\n')
+    settings, problems = load_settings(layers)
+    assert problems == ()
+    assert (settings.telemetry_keep, settings.telemetry_max_size) == (7 * 86_400_000_000, 50 << 20)
+
+
+def test_what_makes_no_sense_of_telemetry_is_a_problem(layers: list[Path]) -> None:
+    layers[0].write_text('[telemetry]\nkeep = "1min"\nmax-size = "1K"\nsize = 3\n')
+    settings, problems = load_settings(layers)
+    assert settings == Settings()
+    texts = [str(problem) for problem in problems]
+    assert len(texts) == 3
+    assert "telemetry.keep: " in texts[0]
+    assert 'telemetry.max-size: is too small to be of use; allowed: "4M" or more' in texts[1]
+    assert "telemetry.size: unknown key" in texts[2]

@@ -13,6 +13,7 @@ from gpusupervisor.arbitration.compose import Seen, compose, measurement
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.execute import Execution, Unfinished, World, late_return
 from gpusupervisor.arbitration.history import History
+from gpusupervisor.arbitration.learned import LearnedFacts
 from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, make_plan, make_release
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
@@ -32,12 +33,18 @@ class Arbiter:
     """Keeps history, reservations and the plans that are being carried out."""
 
     def __init__(
-        self, world: World, clock: Clock, announce: Callable[[Event], None], spawn: Spawn, reservation: int
+        self,
+        world: World,
+        clock: Clock,
+        announce: Callable[[Event], None],
+        spawn: Spawn,
+        reservation: int,
+        learned: LearnedFacts | None = None,
     ) -> None:
-        """spawn: starts a task whose unexpected exception ends the daemon."""
+        """spawn: starts a task whose unexpected exception ends the daemon. learned: None begins without any."""
         self.running: dict[str, ReleasePlan] = {}
         """By GPU."""
-        self.history = History()
+        self.history = History(learned)
         self.reservations = ReservationBook(reservation)
         self._world = world
         self._clock = clock
@@ -60,6 +67,10 @@ class Arbiter:
     def _promised(self) -> frozenset[str]:
         """Tenants that give their memory back when their work is done."""
         return frozenset(tenant for tenant, late in self._unfinished.items() if late.result.outcome == "pending")
+
+    def count_on_from(self, made: int) -> None:
+        """Number plans after those of an earlier life of the service, so that an id means one plan for good."""
+        self._made = max(self._made, made)
 
     def situation(self, seen: Seen, reserve: int) -> Situation:
         """What decisions look at."""
@@ -141,7 +152,7 @@ class Arbiter:
     def finished(self, plan: ReleasePlan, result: StepResult, left: Mapping[str, int]) -> None:
         """Note and announce what a step brought."""
         for gpu, size in left.items():
-            self.history.released(result.tenant, gpu, result, size, self._clock.now())
+            self.history.released(result.tenant, gpu, result, size, self._clock.now(), plan.id)
         self._announce(StepFinished(plan, result))
 
     def watch(self, unfinished: Unfinished) -> None:

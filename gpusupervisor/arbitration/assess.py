@@ -14,7 +14,9 @@ def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
     if tenant.activity != "busy":
         return _content(tenant, "", f"not busy: {tenant.activity_reason}")
     if tenant.need is None:
-        return _content(tenant, "", "busy, but nobody knows what it needs: set needs-vram")
+        return _content(
+            tenant, "", "busy, but nobody knows yet what it needs: it is learned from its work, or set needs-vram"
+        )
     gpu = home_gpu(situation, tenant)
     if not gpu:
         return _content(tenant, "", "busy, but no GPU can be read now")

@@ -38,14 +38,18 @@ def compose(
     for tenant_id, held in holdings.items():
         history.observe(tenant_id, held, seen.definitions[tenant_id].floor, seen.now)
     history.keep_only(holdings)
+    gpus = {
+        gpu.identity.uuid: _gpu(seen.census, gpu, gpu.memory)
+        for gpu in seen.sample.gpus
+        if gpu.state == "ok" and gpu.memory is not None
+    }
+    ceiling = max((gpu.total - reserve for gpu in gpus.values()), default=0)
     return Situation(
         now=seen.now,
-        gpus={
-            gpu.identity.uuid: _gpu(seen.census, gpu, gpu.memory)
-            for gpu in seen.sample.gpus
-            if gpu.state == "ok" and gpu.memory is not None
+        gpus=gpus,
+        tenants={
+            tenant.id: _tenant(seen, releasing, history, tenant, ceiling) for tenant in seen.census.tenants.values()
         },
-        tenants={tenant.id: _tenant(seen, releasing, history, tenant) for tenant in seen.census.tenants.values()},
         reserve=reserve,
         reservations=reservations.current(holdings, seen.now),
     )
@@ -68,11 +72,13 @@ def _unmanaged(holder: Holder) -> UnmanagedHolder:
     return UnmanagedHolder(holder.pid, holder.identity.name if holder.identity else "?", holder.used)
 
 
-def _tenant(seen: Seen, releasing: frozenset[str], history: History, presence: TenantPresence) -> TenantSituation:
+def _tenant(
+    seen: Seen, releasing: frozenset[str], history: History, presence: TenantPresence, ceiling: int
+) -> TenantSituation:
     definition = seen.definitions[presence.id]
     activity = seen.activities.get(presence.id, UNOBSERVED)
     past = history.of(presence.id)
-    need, need_source = _need(definition, activity)
+    need, need_source = _need(definition, activity, history.learned.need(presence.id), ceiling)
     idle = activity.state == "idle"
     return TenantSituation(
         id=presence.id,
@@ -82,7 +88,7 @@ def _tenant(seen: Seen, releasing: frozenset[str], history: History, presence: T
         activity_reason=activity.reason,
         holdings=presence.holdings,
         unknown_on=presence.unknown_on,
-        floors=dict(past.floors),
+        floors=history.learned.floors(presence.id),
         default_floor=definition.floor,
         need=need,
         need_source=need_source,
@@ -122,9 +128,18 @@ def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
     return Measurement(holding, sample.memory.free, others)
 
 
-def _need(definition: TenantDefinition, activity: Activity) -> tuple[int | None, str]:
+def _need(
+    definition: TenantDefinition, activity: Activity, learned: int | None, ceiling: int
+) -> tuple[int | None, str]:
+    """What a person says counts before what the engine says, and that before what was seen of the tenant.
+
+    ceiling: what the largest GPU has beside the reserve. A tenant that once grew into all of an empty card does not
+    need more than can ever be given to it.
+    """
     if definition.needs_vram is not None:
         return definition.needs_vram, "needs-vram"
     if activity.need is not None:
         return activity.need, "reported by the engine"
+    if learned is not None:
+        return (min(learned, ceiling) if ceiling > 0 else learned), "learned"
     return None, ""

@@ -1,6 +1,6 @@
-"""What has been seen of each tenant: residency, learned floors, releases, cooldowns, reloads at once.
+"""What has been seen of each tenant: residency, releases, cooldowns, reloads at once.
 
-Kept in memory for as long as the service runs.
+Kept in memory for as long as the service runs; what outlives it are the learned facts.
 """
 
 from collections import deque
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpusupervisor.arbitration.eligibility import WORTHWHILE
+from gpusupervisor.arbitration.learned import LearnedFacts, floor_source
 from gpusupervisor.arbitration.situation import StepResult
 from gpusupervisor.clock import MICROSECONDS
 
@@ -24,6 +25,8 @@ class _Released:
     at: int
     freed: int
     left: int
+    source: str
+    """What the floor was learned from."""
 
 
 @dataclass(slots=True)
@@ -31,7 +34,6 @@ class TenantHistory:
     """One tenant's past."""
 
     resident_since: int | None = None
-    floors: dict[str, int] = field(default_factory=dict)
     asked_at: deque[int] = field(default_factory=lambda: deque(maxlen=256))
     cooldown_until: int = 0
     cooldown_reason: str = ""
@@ -46,9 +48,11 @@ class TenantHistory:
 
 
 class History:
-    """The past of every tenant that is on the machine; tenants that vanish are forgotten."""
+    """The past of every tenant that is on the machine; tenants that vanish are forgotten, what they taught is not."""
 
-    def __init__(self) -> None:
+    def __init__(self, learned: LearnedFacts | None = None) -> None:
+        """learned: None begins without any."""
+        self.learned = learned or LearnedFacts()
         self._tenants: dict[str, TenantHistory] = {}
 
     def of(self, tenant: str) -> TenantHistory:
@@ -63,13 +67,13 @@ class History:
 
     def observe(self, tenant: str, holdings: Mapping[str, int], default_floor: int, now: int) -> None:
         """Note what a tenant holds now: since when it is resident, and whether it was reloaded at once."""
-        past = self.of(tenant)
-        resident = any(size - past.floors.get(gpu, default_floor) >= WORTHWHILE for gpu, size in holdings.items())
+        past, floors = self.of(tenant), self.learned.floors(tenant)
+        resident = any(size - floors.get(gpu, default_floor) >= WORTHWHILE for gpu, size in holdings.items())
         if not resident:
             past.resident_since = None
         elif past.resident_since is None:
             past.resident_since = now
-        self._notice_reload(past, holdings, now)
+        self._notice_reload(tenant, past, holdings, now)
 
     def asked(self, tenant: str, now: int, cooldown: int) -> None:
         """A release was requested from it."""
@@ -78,20 +82,19 @@ class History:
         past.cooldown_until = max(past.cooldown_until, now + cooldown)
         past.cooldown_reason = "it was asked only just now (cooldown)"
 
-    def released(self, tenant: str, gpu: str, result: StepResult, left: int, now: int) -> None:
+    def released(self, tenant: str, gpu: str, result: StepResult, left: int, now: int, plan: str = "") -> None:
         """A release brought memory back and left `left` bytes: a complete one teaches the floor."""
-        past = self.of(tenant)
         if result.outcome == "freed":
-            past.floors[gpu] = left
-            past.last_release = _Released(gpu, now, result.freed, left)
+            source = floor_source(result.freed, plan)
+            self.learned.learn_floor(tenant, gpu, left, source, now)
+            self.of(tenant).last_release = _Released(gpu, now, result.freed, left, source)
 
     def was_reloaded(self, tenant: str, now: int) -> bool:
         """Whether a client had it reload at once after a release, not long ago."""
         at = self.of(tenant).reloaded_at
         return at is not None and now - at < RELOAD_COOLDOWN
 
-    @staticmethod
-    def _notice_reload(past: TenantHistory, holdings: Mapping[str, int], now: int) -> None:
+    def _notice_reload(self, tenant: str, past: TenantHistory, holdings: Mapping[str, int], now: int) -> None:
         last = past.last_release
         if last is None:
             return
@@ -99,7 +102,8 @@ class History:
         if now - last.at > RELOAD_WINDOW:
             past.last_release = None
         elif held < last.left:
-            past.floors[last.gpu] = last.left = held  # the last bytes came after the verdict
+            last.left = held  # the last bytes came after the verdict
+            self.learned.learn_floor(tenant, last.gpu, held, last.source, now)
         elif held - last.left >= max(WORTHWHILE, last.freed // 2):
             past.last_release = None
             past.reloaded_at = now

@@ -187,6 +187,17 @@ HEALTH = Interface(
     signals=(signal("Changed", "id:s old:s new:s check:a{sv}"),),
 )
 
+TELEMETRY = Interface(
+    f"{BUS_NAME}.Telemetry",
+    methods=(
+        method("Query", "series:s gpu:s tenant:s from:t to:t count:u", "points:a(tttt)"),
+        method("Series", outputs="series:a(ssstt)"),
+        method("Events", "from:t to:t kind:s limit:u", "events:aa{sv}"),
+        method("Learned", outputs="facts:aa{sv}"),
+        method("Forget", "tenant:s kind:s", "forgotten:u"),
+    ),
+)
+
 LOG_CONTROL = Interface(
     "org.freedesktop.LogControl1",
     properties=(

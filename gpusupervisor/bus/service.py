@@ -20,6 +20,7 @@ from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
+from gpusupervisor.bus.telemetry_methods import TelemetryMethods
 from gpusupervisor.bus.views import (
     changed_checks,
     dead_band,
@@ -38,6 +39,8 @@ from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry, TelemetryAnswers
 
 Views = dict[Interface, Values]
 """The properties of an object, by interface."""
@@ -56,6 +59,7 @@ class BusService:
         version: str,
         clock: Clock,
         authority: Authority,
+        telemetry: TelemetryAnswers | None = None,
     ) -> None:
         self._presence = presence
         self._version = version
@@ -67,6 +71,7 @@ class BusService:
         self._jobs = jobs
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
+        self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT)
         self._export_fixed_objects()
@@ -82,13 +87,14 @@ class BusService:
         version: str,
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
+        telemetry: TelemetryAnswers | None = None,
     ) -> "BusService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
 
-        jobs: whoever owns them tells of each change by `show_job`.
+        jobs: whoever owns them tells of each change by `show_job`. telemetry: None stores nothing.
         """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus))
+        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus), telemetry)
         try:
             await presence.own_name()
         except BaseException:
@@ -175,6 +181,7 @@ class BusService:
         export(names.ENGINES_PATH, interfaces.ENGINES, {**self._methods.engines(), **self._warm_methods.engines()})
         shown = health_view(self._state, self._realtime)
         export(names.HEALTH_PATH, interfaces.HEALTH, self._methods.health(), shown)
+        export(names.TELEMETRY_PATH, interfaces.TELEMETRY, self._telemetry_methods.telemetry())
         export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
 
     def _show_jobs(self) -> None:

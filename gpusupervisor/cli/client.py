@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -10,58 +11,65 @@ from dbus_fast import BusType, Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, InvalidAddressError
 
+from gpusupervisor.cli.exits import NOT_RUNNING, CommandFailed
+from gpusupervisor.cli.failures import BUS_LOST, Place, failure
+
 BUS_NAME = "org.gpusupervisor1"
 ROOT = "/org/gpusupervisor1"
 MANAGER = f"{BUS_NAME}.Manager"
 TENANTS = f"{BUS_NAME}.Tenants"
+OBJECT_MANAGER = "org.freedesktop.DBus.ObjectManager"
+PROPERTIES = "org.freedesktop.DBus.Properties"
 
-BUS_LOST = "The connection to the system bus is lost."
-EXIT_FAILED = 1
-EXIT_NOT_RUNNING = 3
-EXIT_NOT_ALLOWED = 4
-
-_NOT_RUNNING = (
-    "org.freedesktop.DBus.Error.ServiceUnknown",
-    "org.freedesktop.DBus.Error.NameHasNoOwner",
-    "org.freedesktop.DBus.Error.NoReply",
-    "org.freedesktop.DBus.Error.TimedOut",
-    "org.freedesktop.DBus.Error.Spawn.",  # activation failed
-    "org.freedesktop.systemd1.",  # activation through systemd did, e.g. of a masked unit
-)
-"""Beginnings of error names."""
-_NOT_ALLOWED = {
-    "org.freedesktop.DBus.Error.AccessDenied",
-    "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired",
-}
+_DRIVER = "org.freedesktop.DBus"
+Objects = dict[str, dict[str, dict[str, Any]]]
+"""Path to interface to properties."""
 
 
-class CommandFailed(Exception):  # noqa: N818  (the name says what happened)
-    """What a command tells before it ends with an exit code."""
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A signal of the service, or the bus's NameOwnerChanged when the service comes or goes."""
 
-    def __init__(self, text: str, exit_code: int = EXIT_FAILED) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
+    path: str
+    interface: str
+    member: str
+    body: list[Any]
+
+    @property
+    def service_left(self) -> bool:
+        """Whether it tells that the service has stopped."""
+        return self.member == "NameOwnerChanged" and not self.body[2]
 
 
 class Client:
-    """Calls the service."""
+    """Calls the service on this machine's system bus ($DBUS_SYSTEM_BUS_ADDRESS where it is set), or another's."""
 
-    def __init__(self) -> None:
-        self._bus = MessageBus(bus_type=BusType.SYSTEM)
+    def __init__(self, host: str = "") -> None:
+        self.place = Place(host)
+        self._bus: MessageBus
+        self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> "Client":
-        """Connect to the system bus ($DBUS_SYSTEM_BUS_ADDRESS where it is set)."""
         try:
-            await self._bus.connect()
-        except (OSError, AuthError, InvalidAddressError) as error:
-            raise CommandFailed(f"No system bus to talk to ({error}).", EXIT_NOT_RUNNING) from None
+            self._bus = await self._connect()
+        except (OSError, EOFError, AuthError, InvalidAddressError) as error:
+            await self._closing.aclose()
+            raise CommandFailed(self.place.no_bus(error), NOT_RUNNING) from None
         return self
+
+    async def _connect(self) -> MessageBus:
+        if not self.place.host:
+            return await MessageBus(bus_type=BusType.SYSTEM).connect()
+        from gpusupervisor.cli.remote import remote_bus
+
+        return await self._closing.enter_async_context(remote_bus(self.place.host))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Hang up."""
         self._bus.disconnect()
+        await self._closing.aclose()
 
     async def call(
         self,
@@ -86,48 +94,47 @@ class Client:
         )
         return plain(reply.body[0]) if reply.body else None
 
-    async def objects(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Everything the service shows: path to interface to properties."""
-        found = await self.call("GetManagedObjects", interface="org.freedesktop.DBus.ObjectManager")
+    async def objects(self) -> Objects:
+        """Everything the service shows, but the root itself."""
+        found = await self.call("GetManagedObjects", interface=OBJECT_MANAGER)
         return dict(found)
 
     async def properties(self, path: str, interface: str) -> dict[str, Any]:
         """All properties of one interface (the ObjectManager does not list the object it is on)."""
-        found = await self.call("GetAll", "s", [interface], path=path, interface="org.freedesktop.DBus.Properties")
+        found = await self.call("GetAll", "s", [interface], path=path, interface=PROPERTIES)
         return dict(found)
 
+    async def everything(self) -> tuple[dict[str, Any], Objects]:
+        """The manager's properties and all objects, asked for at once."""
+        manager, objects = await asyncio.gather(self.properties(ROOT, MANAGER), self.objects())
+        return manager, objects
+
     @asynccontextmanager
-    async def signals(self) -> AsyncIterator["AsyncIterator[Message]"]:
-        """The service's signals as they come, for as long as the context lasts."""
-        queue: asyncio.Queue[Message | None] = asyncio.Queue()
+    async def signals(self, path: str = ROOT) -> AsyncIterator[AsyncIterator[Signal]]:
+        """Signals of the objects at and below `path` as they come, for as long as the context lasts.
+
+        The stream ends with CommandFailed when the connection is lost.
+        """
+        queue: asyncio.Queue[Signal | None] = asyncio.Queue()
 
         def collect(message: Message) -> None:
-            if message.message_type is MessageType.SIGNAL and (message.path or "").startswith(ROOT):
-                queue.put_nowait(message)
+            if message.message_type is MessageType.SIGNAL and _concerns(message, path):
+                body = [plain(value) for value in message.body]
+                queue.put_nowait(Signal(message.path or "", message.interface or "", message.member or "", body))
 
         def end(lost: "asyncio.Future[None]") -> None:
             if not lost.cancelled():
                 lost.exception()
                 queue.put_nowait(None)
 
+        async def stream() -> AsyncIterator[Signal]:
+            while signal := await queue.get():
+                yield signal
+            raise CommandFailed(BUS_LOST, NOT_RUNNING)
+
         self._bus.add_message_handler(collect)
-        rule = f"type='signal',sender='{BUS_NAME}',path_namespace='{ROOT}'"
-        await self._ask(
-            Message(
-                destination="org.freedesktop.DBus",
-                path="/org/freedesktop/DBus",
-                interface="org.freedesktop.DBus",
-                member="AddMatch",
-                signature="s",
-                body=[rule],
-            )
-        )
-
-        async def stream() -> AsyncIterator[Message]:
-            while message := await queue.get():
-                yield message
-            raise CommandFailed(BUS_LOST, EXIT_NOT_RUNNING)
-
+        await self._match(f"type='signal',sender='{BUS_NAME}',path_namespace='{path}'")
+        await self._match(f"type='signal',sender='{_DRIVER}',member='NameOwnerChanged',arg0='{BUS_NAME}'")
         lost = asyncio.ensure_future(self._bus.wait_for_disconnect())  # type: ignore[no-untyped-call]
         lost.add_done_callback(end)
         try:
@@ -136,6 +143,9 @@ class Client:
             lost.cancel()
             self._bus.remove_message_handler(collect)
 
+    async def _match(self, rule: str) -> None:
+        await self._ask(Message(_DRIVER, "/org/freedesktop/DBus", _DRIVER, "AddMatch", signature="s", body=[rule]))
+
     async def _ask(self, message: Message) -> Message:
         """The reply to a call. Raises CommandFailed when it is an error, or when none can come."""
         try:
@@ -143,22 +153,16 @@ class Client:
         except (OSError, EOFError):
             reply = None
         if reply is None:
-            raise CommandFailed(BUS_LOST, EXIT_NOT_RUNNING)
+            raise CommandFailed(BUS_LOST, NOT_RUNNING)
         if reply.message_type is MessageType.ERROR:
-            raise _failure(reply)
+            raise failure(reply.error_name or "", str(reply.body[0]) if reply.body else "", self.place)
         return reply
 
 
-def _failure(reply: Message) -> CommandFailed:
-    text = str(reply.body[0]) if reply.body else str(reply.error_name)
-    if (reply.error_name or "").startswith(_NOT_RUNNING):
-        return CommandFailed(
-            "gpusupervisor is not running.\n"
-            "See why with: systemctl status gpusupervisor\n"
-            "Start it with: systemctl enable --now gpusupervisor",
-            EXIT_NOT_RUNNING,
-        )
-    return CommandFailed(text, EXIT_NOT_ALLOWED if reply.error_name in _NOT_ALLOWED else EXIT_FAILED)
+def _concerns(message: Message, path: str) -> bool:
+    if message.member == "NameOwnerChanged":
+        return message.sender == _DRIVER and message.body[0] == BUS_NAME
+    return message.path == path or (message.path or "").startswith(f"{path}/")
 
 
 def plain(value: object) -> object:

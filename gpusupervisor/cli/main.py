@@ -1,221 +1,97 @@
-"""`gpusupervisorctl`: the command line. Every command is a D-Bus call; exit codes:
-
-0 done, 1 the service said no or it failed, 2 wrong use, 3 the service is not running, 4 not allowed.
-"""
+"""`gpusupervisorctl`: finds the command, connects where it needs that, and ends with the exit code."""
 
 import argparse
-import asyncio
+import gc
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
+from io import TextIOWrapper
 
 from gpusupervisor import __version__
-from gpusupervisor.cli import engines, render, warm
-from gpusupervisor.cli.autotune import add_command
-from gpusupervisor.cli.client import BUS_NAME, EXIT_FAILED, ROOT, TENANTS, Client, CommandFailed, plain
-from gpusupervisor.quantities import parse_bytes
+from gpusupervisor.cli import commands, exits
+from gpusupervisor.cli.exits import CommandFailed
+from gpusupervisor.cli.registry import COMMON, Command, add_to
+from gpusupervisor.cli.session import Session
+from gpusupervisor.cli.text import safe_lines, text_encoding
 
-LONGEST_FILE = 256 * 1024
-
-
-async def show_status(client: Client, _: argparse.Namespace) -> None:
-    """One screen."""
-    objects = await client.objects()
-    print(
-        render.status(
-            await client.properties(ROOT, f"{BUS_NAME}.Manager"),
-            _of(objects, "Gpu"),
-            _of(objects, "Tenant"),
-            objects[f"{ROOT}/health"][f"{BUS_NAME}.Health"],
-        )
-    )
+DEFAULT = "status"
+_WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
+_SHOWING = {"-h", "--help", "--version"}
 
 
-async def show_tenants(client: Client, _: argparse.Namespace) -> None:
-    """All of them."""
-    print(render.tenant_table(_of(await client.objects(), "Tenant")))
-
-
-async def show_fans(client: Client, _: argparse.Namespace) -> None:
-    """The fans of every GPU."""
-    print(render.fans(_gpus(await client.objects(), "Fans")))
-
-
-async def show_profiles(client: Client, _: argparse.Namespace) -> None:
-    """The profile of every GPU, whether it stands, and what could be set."""
-    print(render.profiles(_gpus(await client.objects(), "Profile")))
-
-
-async def make_plan(client: Client, options: argparse.Namespace) -> None:
-    """Ask for a plan; nothing is done."""
-    made = await client.call("PlanRelease", "sst", [options.gpu, options.tenant, options.size])
-    print(render.plan(made))
-    if not made["sufficient"]:
-        raise CommandFailed("")
-
-
-async def make_room(client: Client, options: argparse.Namespace) -> None:
-    """Plan and carry out."""
-    print(render.result(await client.call("MakeRoom", "sst", [options.gpu, options.tenant, options.size])))
-
-
-async def release(client: Client, options: argparse.Namespace) -> None:
-    """Ask one tenant for its memory."""
-    ended = await client.call("Release", "s", [options.tenant], path=f"{ROOT}/tenants", interface=TENANTS)
-    print(render.result(ended))
-
-
-async def explain(client: Client, options: argparse.Namespace) -> None:
-    """The effective definition with its sources."""
-    text = await client.call("Explain", "s", [options.tenant], path=f"{ROOT}/tenants", interface=TENANTS)
-    print(render.safe_lines(text))
-
-
-async def lint(client: Client, options: argparse.Namespace) -> None:
-    """Check tenant files, or what is installed."""
-    if options.files:
-        problems: list[str] = []
-        for file in options.files:
-            problems += await client.call("CheckDefinition", "ss", [file.name, _read(file)])
-    else:
-        checks = (await client.objects())[f"{ROOT}/health"][f"{BUS_NAME}.Health"]["Checks"]
-        wrong = [c for c in checks if c["id"].startswith("configuration") and c["state"] != "ok"]
-        problems = [c["summary"] for c in wrong]
-    for problem in problems:
-        print(render.safe(problem))
-    if problems:
-        raise CommandFailed("")
-    print("no problems found")
-
-
-async def monitor(client: Client, _: argparse.Namespace) -> None:
-    """Signals as they come, until Ctrl-C."""
-    await client.properties(ROOT, f"{BUS_NAME}.Manager")  # or nothing would ever come, and nobody would say why
-    async with client.signals() as signals:
-        async for message in signals:
-            body: Any = plain(message.body)
-            if message.member == "PropertiesChanged":
-                line = render.changes(message.path or "", body[0], body[1])
-            elif message.member in ("InterfacesAdded", "InterfacesRemoved"):
-                line = f"{message.member}: {body[0].rsplit('/', 1)[-1]}"
-            else:
-                line = render.event(message.member or "", body)
-            if line:
-                print(line, flush=True)
-
-
-async def set_automatic(client: Client, options: argparse.Namespace) -> None:
-    """Act by itself, or only observe."""
-    await client.call("SetAutomatic", "b", [options.state == "on"])
-    print("automatic" if options.state == "on" else "observe-only: plans are made and shown, nothing is released")
-
-
-async def reload(client: Client, _: argparse.Namespace) -> None:
-    """Read the configuration again."""
-    await client.call("Reload")
-    print("reloaded")
-
-
-def _of(objects: dict[str, dict[str, dict[str, Any]]], interface: str) -> list[dict[str, Any]]:
-    name = f"{BUS_NAME}.{interface}"
-    return [interfaces[name] for _, interfaces in sorted(objects.items()) if name in interfaces]
-
-
-def _gpus(objects: dict[str, dict[str, dict[str, Any]]], interface: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every GPU's name with the properties of one of its interfaces."""
-    gpus = [interfaces for _, interfaces in sorted(objects.items()) if f"{BUS_NAME}.Gpu" in interfaces]
-    return [(each[f"{BUS_NAME}.Gpu"]["Name"], each[f"{BUS_NAME}.{interface}"]) for each in gpus]
-
-
-def _read(file: Path) -> str:
-    try:
-        if file.stat().st_size > LONGEST_FILE:
-            raise CommandFailed(f"{file} is too large for a tenant file.")
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}") from None
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
+    """The command line, as far as these commands go."""
+    codes = ", ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items())
     top = argparse.ArgumentParser(
         prog="gpusupervisorctl",
-        description="See and steer who holds the GPU's memory.",
-        epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong use, 3 the service is not running, 4 not allowed.",
+        description=f"See and steer who holds the GPU's memory. Without a command: {DEFAULT}.",
+        epilog=f"Exit codes: {codes}.",
+        allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=__version__)
-    commands = top.add_subparsers(metavar="COMMAND")
-    top.set_defaults(run=show_status)
-
-    commands.add_parser("status", help="cards, holders, who is busy and why, health (default)").set_defaults(
-        run=show_status
-    )
-    commands.add_parser("tenants", help="every tenant: activity, holding, need").set_defaults(run=show_tenants)
-    engines.add_commands(commands)
-    commands.add_parser("fans", help="every fan: what is wanted of it, and whether it follows").set_defaults(
-        run=show_fans
-    )
-    commands.add_parser("profile", help="power and clocks: what is set, whether it stands, what can be").set_defaults(
-        run=show_profiles
-    )
-    for name, run, what in (
-        ("plan", make_plan, "show what would be released, and who is in the way; nothing is done"),
-        ("make-room", make_room, "plan, carry it out, and measure"),
-    ):
-        command = commands.add_parser(name, help=what)
-        command.add_argument("tenant", nargs="?", default="", help="for whom; what it holds already counts")
-        command.add_argument("--size", type=_size, default=0, help='bytes, e.g. "13G"; default: what the tenant needs')
-        command.add_argument("--gpu", default="", help="UUID; default: the only one, or the tenant's")
-        command.set_defaults(run=run)
-    add_command(commands)
-    command = commands.add_parser("release", help="ask a tenant for its memory, and measure what comes back")
-    command.add_argument("tenant")
-    command.set_defaults(run=release)
-    command = commands.add_parser("cat", help="a tenant's effective definition, every value with its source")
-    command.add_argument("tenant")
-    command.set_defaults(run=explain)
-    command = commands.add_parser(
-        "lint", help="check tenant files before installing them; without one, what is installed"
-    )
-    command.add_argument("files", nargs="*", type=Path)
-    command.set_defaults(run=lint)
-    warm.add_command(commands)
-    commands.add_parser("monitor", help="signals as they come, until Ctrl-C").set_defaults(run=monitor)
-    command = commands.add_parser("automatic", help="let it act by itself, or only observe")
-    command.add_argument("state", choices=("on", "off"))
-    command.set_defaults(run=set_automatic)
-    commands.add_parser("reload", help="read the configuration again").set_defaults(run=reload)
+    for each in COMMON:
+        top.add_argument(*each.names, help=each.help, default=argparse.SUPPRESS, **each.settings)
+    words = top.add_subparsers(metavar="COMMAND", required=True)
+    for command in known:
+        add_to(words.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False), command)
     return top
 
 
-async def _run(options: argparse.Namespace) -> None:
-    async with Client() as client:
-        await options.run(client, options)
+def first_word(arguments: Sequence[str]) -> int | None:
+    """Where the command stands among the arguments; None when there is none."""
+    position = 0
+    while position < len(arguments):
+        word = arguments[position]
+        if not word.startswith("-"):
+            return position
+        position += 2 if word in _WITH_VALUE else 1
+    return None
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a run. Only the module of the command that is asked for is imported, where it is one."""
+    given = list(arguments)
+    position = first_word(given)
+    if position is None and not _SHOWING.intersection(given):
+        given.append(DEFAULT)
+        position = len(given) - 1
+    word = "" if position is None else given[position]
+    known = [commands.load(word)] if commands.is_known(word) else commands.load_all()
+    return parser(known).parse_args(given)
+
+
+async def _run(options: argparse.Namespace) -> int:
+    command: Command = options.command
+    if not command.connects:
+        return await command.handler(Session(options)) or exits.DONE
+    from gpusupervisor.cli.client import Client
+
+    async with Client(getattr(options, "host", "")) as client:
+        return await command.handler(Session(options, client)) or exits.DONE
 
 
 def main() -> None:
     """Entry point."""
-    options = parser().parse_args()
+    gc.set_threshold(100_000)  # a tenth of the start was spent on collecting what the imports make, which all stays
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=text_encoding(), errors="replace")
     try:
-        asyncio.run(_run(options))
+        options = parse(sys.argv[1:])
+        import asyncio  # after the command line is understood: its help needs none of it
+
+        code = asyncio.run(_run(options))
         sys.stdout.flush()
     except CommandFailed as failure:
         if str(failure):
-            print(render.safe_lines(failure), file=sys.stderr)
-        sys.exit(failure.exit_code)
+            print(safe_lines(failure), file=sys.stderr)
+        code = failure.exit_code
     except KeyboardInterrupt:
-        sys.exit(130)
+        code = exits.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's end fails once more
-        sys.exit(EXIT_FAILED)
+        code = exits.FAILED
+    sys.exit(code)
 
 
 if __name__ == "__main__":

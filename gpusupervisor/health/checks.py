@@ -13,6 +13,7 @@ from gpusupervisor.health.helper import check_helper, check_polkit
 from gpusupervisor.health.memory import check_desktop, check_unattributed, check_unmanaged
 from gpusupervisor.health.models import check_model_directories, check_residency
 from gpusupervisor.health.power import check_sleep
+from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.health.versions import check_versions
 from gpusupervisor.state import Check
@@ -68,6 +69,7 @@ CHECKS = (
     SelfCheckItem("unmanaged", check_unmanaged, _skipped("unmanaged", "no GPU is read now")),
     SelfCheckItem("unattributed", check_unattributed, _skipped("unattributed", "no GPU is read now")),
     SelfCheckItem("desktop", check_desktop, _skipped("desktop", "no desktop holds memory")),
+    SelfCheckItem("telemetry", lambda facts: (check_telemetry(facts.telemetry),)),
     SelfCheckItem("residency", lambda facts: (check_residency(facts.residencies),)),
     SelfCheckItem(
         "model-directories",

@@ -11,10 +11,12 @@ from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import EngineStatus
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
 
+_NOTHING_STORED = StoreStatus("off", "nothing is stored")
 Key = tuple[str, ...]
 """What lasts: a word for the kind, then whose."""
 
@@ -42,6 +44,7 @@ class Facts:
     """Tenants that a client had reload at once after a release."""
     residencies: Mapping[str, Residency] = field(default_factory=dict)
     """By tenant."""
+    telemetry: StoreStatus = _NOTHING_STORED
     surroundings: Surroundings = UNSEEN
     """What is looked at seldom, for it is dear."""
     since: Mapping[Key, int] = field(default_factory=dict)

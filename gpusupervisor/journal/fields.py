@@ -55,7 +55,7 @@ FIELDS: Mapping[str, Field] = {
         Field("process", "PID of the engine's server", "number"),
         Field("gpu", "UUID of the GPU"),
         Field("gpu_name", "the GPU's product name"),
-        Field("plan", "id of the plan; they are counted anew at every start of the service"),
+        Field("plan", "id of the plan; they are counted on from start to start of the service"),
         Field("cause", "of a plan: starved, make-room, release or idle; of a fan alert: what went wrong"),
         Field("beneficiary", "the tenant that a plan makes room for"),
         Field("step", "a step of a plan: the tenant that is asked, the bytes expected of it, and why it"),

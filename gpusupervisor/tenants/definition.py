@@ -19,7 +19,7 @@ ENGINES = (
 )  # fmt: skip
 """Engines whose API and configuration are known."""
 NEEDS_AUTO = "auto"
-"""`needs-vram = "auto"`: what the engine itself reports it wants."""
+"""`needs-vram = "auto"`: what the engine itself reports it wants, else the most that it held while it worked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class TenantDefinition:
     models: ModelFolders | None = None
     """None: nobody says where they are, so nothing is known of them in RAM."""
     needs_vram: int | None = None
-    """Bytes a busy tenant needs in total; None = "auto", what the engine reports."""
+    """Bytes a busy tenant needs in total; None = "auto", what the engine reports or was learned."""
     floor: int = 0
     """Bytes it keeps after a release, until a release has shown the real figure."""
     less_helps: bool = False

@@ -331,7 +331,7 @@ async def test_a_floor_is_learned_from_what_a_release_left(bench: Benches) -> No
     table.world.comes_back["lazy"] = (0, round(8.5 * GIB))
     table.act()
     await table.ended()
-    assert table.arbiter.history.of("lazy").floors == {CARD: GIB // 2}
+    assert table.arbiter.history.learned.floors("lazy") == {CARD: GIB // 2}
 
 
 async def test_memory_that_comes_back_late_is_credited_once(bench: Benches) -> None:
@@ -348,7 +348,7 @@ async def test_memory_that_comes_back_late_is_credited_once(bench: Benches) -> N
     assert isinstance(event, StepFinished)
     assert (event.result.outcome, event.result.late, event.result.freed) == ("freed", True, round(8.5 * GIB))
     assert not table.arbiter.is_waiting
-    assert table.arbiter.history.of("lazy").floors == {CARD: GIB // 2}
+    assert table.arbiter.history.learned.floors("lazy") == {CARD: GIB // 2}
 
 
 async def test_what_a_tenant_held_that_is_not_described_any_more_is_not_credited(bench: Benches) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpusupervisor.arbitration.compose import Seen, compose, measurement
 from gpusupervisor.arbitration.history import History
+from gpusupervisor.arbitration.learned import Fact, LearnedFacts
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Situation, TenantSituation
 from tests.arbitration.builders import CARD, GIB, MINUTE, NOW
@@ -196,3 +197,43 @@ def test_a_gpu_that_cannot_be_read_has_no_measurement() -> None:
     assert measurement(what, "app", OTHER) is None
     for broken in (replace(card(5), state="lost"), replace(card(5), memory=None)):
         assert measurement(seen(tenants={"app": doing("idle")}, cards=(broken,)), "app", CARD) is None
+
+
+def knowing(*facts: Fact) -> History:
+    learned = LearnedFacts()
+    learned.recall(facts)
+    return History(learned)
+
+
+def need(size: float) -> Fact:
+    return Fact("need", "app", "", round(size * GIB), 1, "a test")
+
+
+def with_history(history: History, activity: Any = None, **definition_values: Any) -> TenantSituation:
+    described = {"app": definition("app", **definition_values)}
+    what = seen(tenants={"app": activity or doing("busy")}, definitions=described, free=5)
+    return composed(what, history=history).tenants["app"]
+
+
+def test_a_learned_need_serves_a_tenant_whose_engine_reports_none() -> None:
+    tenant = with_history(knowing(need(14)))
+    assert (tenant.need, tenant.need_source) == (14 * GIB, "learned")
+    reporting = with_history(knowing(need(14)), doing("busy", need=3 * GIB))
+    assert (reporting.need, reporting.need_source) == (3 * GIB, "reported by the engine")
+    told = with_history(knowing(need(14)), needs_vram=GIB)
+    assert (told.need, told.need_source) == (GIB, "needs-vram")
+
+
+def test_a_learned_need_is_never_more_than_a_card_can_give() -> None:
+    assert with_history(knowing(need(30))).need == 24 * GIB - (600 << 20)
+
+
+def test_learned_floors_are_known_without_a_release() -> None:
+    history = knowing(Fact("floor", "app", CARD, GIB, 1, ""), Fact("floor", "other", CARD, 2, 1, ""))
+    assert with_history(history, floor=5).floors == {CARD: GIB}
+
+
+def test_floors_outlive_a_tenant_that_vanishes() -> None:
+    history = knowing(Fact("floor", "app", CARD, GIB, 1, ""))
+    composed(seen(), history=history)
+    assert with_history(history).floors == {CARD: GIB}

@@ -25,20 +25,20 @@ def test_a_tenant_is_resident_from_when_it_holds_more_than_its_floor() -> None:
 def test_a_complete_release_teaches_the_floor() -> None:
     history = History()
     history.released("t", CARD, freed(8 * GIB), 600, 10)
-    assert history.of("t").floors == {CARD: 600}
+    assert history.learned.floors("t") == {CARD: 600}
 
 
 def test_a_partial_release_teaches_nothing() -> None:
     history = History()
     history.released("t", CARD, freed(8 * GIB, "partial"), 600, 10)
-    assert history.of("t").floors == {}
+    assert history.learned.floors("t") == {}
 
 
 def test_the_last_bytes_that_come_after_the_verdict_lower_the_floor() -> None:
     history = History()
     history.released("t", CARD, freed(8 * GIB), GIB, 10)
     history.observe("t", {CARD: GIB // 2}, 0, 20)
-    assert history.of("t").floors == {CARD: GIB // 2}
+    assert history.learned.floors("t") == {CARD: GIB // 2}
 
 
 def test_a_client_that_reloads_at_once_wins_and_is_noticed() -> None:

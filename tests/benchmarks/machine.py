@@ -22,7 +22,8 @@ from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
 from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, World, installed
-from gpusupervisor.supervisor import Configuration, Supervisor
+from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog, load_catalog
 from gpusupervisor.unit_client import UnitClient
 
@@ -65,6 +66,7 @@ class Machine:
         self.dropped = asyncio.Event()
         self.events: list[tuple[float, Event]] = []
         self.supervisor: Supervisor
+        self.telemetry: Telemetry
         self._directory = directory
         self._count = processes
         self._stack = AsyncExitStack()
@@ -84,6 +86,9 @@ class Machine:
         self._stack.callback(server.close)
         catalog = await asyncio.to_thread(self._describe, server.sockets[0].getsockname()[1])
         await self._tasks.__aenter__()
+        self.telemetry = Telemetry(self._directory / "state", limits_of(Settings()), self.clock)
+        self.telemetry.start()
+        await self.telemetry.recalled.wait()
         self.supervisor = self._supervise(catalog)
         return self
 
@@ -93,6 +98,7 @@ class Machine:
         await self._tasks.__aexit__(kind, error, trace)
         await self._observatory.close()
         await self._http.aclose()
+        await self.telemetry.close()
         await self._stack.aclose()
         for process in self._processes:
             process.kill()
@@ -147,6 +153,7 @@ class Machine:
             lambda event: self.events.append((time.perf_counter(), event)),
             self._tasks,
             Autotuner(HardwareClient(), self._http, self.clock, Rules()),
+            telemetry=self.telemetry,
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -45,7 +45,9 @@ def test_start_and_memory(tmp_path: Path, figure: Report) -> None:
 def start(directory: Path, bus: PrivateBus) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-I", "-m", "gpusupervisor.simulation.daemon", "--card", str(directory / "card")]
     command += ["--bus", bus.address, "--tenants", str(directory), "--settings", str(directory / "none.toml")]
-    environment = {**os.environ, "NOTIFY_SOCKET": str(directory / "notify")}
+    environment = {
+        **os.environ, "NOTIFY_SOCKET": str(directory / "notify"), "STATE_DIRECTORY": str(directory / "state"),
+    }  # fmt: skip
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 

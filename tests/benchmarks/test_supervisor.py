@@ -1,4 +1,7 @@
-"""What a tick and a hand-off cost: 3 tenants, 10 GPU processes, real HTTP, simulated NVML (its own time included)."""
+"""What a tick and a hand-off cost: 3 tenants, 10 GPU processes, real HTTP, simulated NVML (its own time included).
+
+Telemetry is on.
+"""
 
 import asyncio
 import statistics

@@ -25,6 +25,7 @@ OBJECTS = {
     "Fans": names.gpu_path(CARD),
     "Profile": names.gpu_path(CARD),
     "Health": names.HEALTH_PATH,
+    "Telemetry": names.TELEMETRY_PATH,
     "Jobs": names.JOBS_PATH,
     "Job": names.job_path(1),
 }

@@ -99,7 +99,8 @@ async def test_managed_objects_are_all_objects_below_the_root(start: Starter, cl
     reply = await client.call(names.ROOT, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
     objects = reply.body[0]
     assert set(objects) == {
-        names.TENANTS_PATH, names.ENGINES_PATH, names.HEALTH_PATH, names.JOBS_PATH, names.gpu_path(CARD),
+        names.TENANTS_PATH, names.ENGINES_PATH, names.HEALTH_PATH, names.JOBS_PATH, names.TELEMETRY_PATH,
+        names.gpu_path(CARD),
         names.tenant_path("ollama"), names.tenant_path("comfyui"),
         names.engine_path("ollama"), names.engine_path("comfyui"),
     }  # fmt: skip

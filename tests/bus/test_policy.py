@@ -101,7 +101,8 @@ def test_every_interface_of_ours_is_in_the_policy() -> None:
     named = {rule.get("send_interface") for rule in rules.iter("allow")}
     ours = (
         interfaces.MANAGER, interfaces.TENANTS, interfaces.TENANT, interfaces.ENGINES, interfaces.ENGINE,
-        interfaces.GPU, interfaces.FANS, interfaces.PROFILE, interfaces.HEALTH, interfaces.JOBS, interfaces.JOB,
+        interfaces.GPU, interfaces.FANS, interfaces.PROFILE, interfaces.HEALTH, interfaces.TELEMETRY, interfaces.JOBS,
+        interfaces.JOB,
     )  # fmt: skip
     assert {interface.name for interface in ours} <= named
     assert all(rule.get("send_destination") == names.BUS_NAME for rule in rules.iter("allow") if not rule.get("own"))
@@ -132,6 +133,7 @@ def test_polkit_actions_have_their_defaults_and_their_owner() -> None:
         names.ACTION_WARM_MODEL: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_RELOAD: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_SET_AUTOMATIC: ["auth_admin", "auth_admin", "auth_admin_keep"],
+        names.ACTION_FORGET: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_CONTROL_FANS: ["auth_admin"] * 3,
         names.ACTION_CONTROL_PROFILE: ["auth_admin"] * 3,
         names.ACTION_DETACH: ["auth_admin"] * 3,

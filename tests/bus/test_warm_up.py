@@ -112,7 +112,7 @@ async def test_the_command_line_follows_it_to_its_end(
 ) -> None:
     controller.gate.clear()
     process = await shared_bus.spawn(*COMMAND, "ollama", "qwen3:8b")
-    await heard(process, b"40 %  reading qwen3:8b into RAM")
+    await heard(process, b"40 %: reading qwen3:8b into RAM")
     controller.gate.set()
     output, errors = await process.communicate()
     assert process.returncode == 0, errors
@@ -124,11 +124,11 @@ async def test_ctrl_c_cancels_it(
 ) -> None:
     controller.gate.clear()
     process = await shared_bus.spawn(*COMMAND, "ollama", "qwen3:8b")
-    await heard(process, b"40 %  reading qwen3:8b into RAM")
+    await heard(process, b"40 %: reading qwen3:8b into RAM")
     process.send_signal(signal.SIGINT)
     _, errors = await process.communicate()
     assert process.returncode == 130
-    assert "cancelling; what was read so far stays in RAM" in errors.decode()
+    assert "Cancelling: what was read so far stays in RAM" in errors.decode()
     assert jobs.get(1).state == "cancelled"
 
 
@@ -143,7 +143,7 @@ async def test_the_command_line_says_why_it_does_not_begin(
 async def test_the_command_line_shows_the_plan(authority: FixedAuthority, shared_bus: PrivateBus) -> None:
     result = await shared_bus.run(*COMMAND)
     lines = [line.split() for line in result.output.splitlines()]
-    assert lines[0] == ["ENGINE", "MODEL", "SIZE", "IN", "RAM"]
+    assert lines[0] == ["ENGINE", "MODEL", "SIZE", "IN", "RAM", "WHY"]
     assert lines[1][:5] == ["ollama", "qwen3:8b", "8.0", "GiB", "0"]
     assert lines[2][:5] == ["ollama", "x:1b", "1.0", "GiB", "?"]
 

@@ -41,9 +41,16 @@ def authority() -> FixedAuthority:
 
 
 @pytest.fixture
-async def service(bus: PrivateBus, controller: FakeController, authority: FixedAuthority) -> AsyncIterator[BusService]:
+def hardware() -> FakeHardware:
+    return FakeHardware()
+
+
+@pytest.fixture
+async def service(
+    bus: PrivateBus, controller: FakeController, hardware: FakeHardware, authority: FixedAuthority
+) -> AsyncIterator[BusService]:
     one = await BusService.start(
-        bus.address, controller, FakeHardware(), no_jobs(), "1.2.3", FakeClock(), lambda _bus: authority
+        bus.address, controller, hardware, no_jobs(), "1.2.3", FakeClock(), lambda _bus: authority
     )
     yield one
     await one.stop()

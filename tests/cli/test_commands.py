@@ -1,19 +1,21 @@
 """Every command, against a service that is real but for what it decides: output and exit codes."""
 
 import asyncio
+import json
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dbus_fast import DBusError, ErrorType
 
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.situation import ReleasePlan
 from gpusupervisor.bus.service import BusService
-from gpusupervisor.engines.setting import Setting
 from gpusupervisor.errors import InvalidConfiguration
 from gpusupervisor.state import Check
-from tests.bus.builders import GIB, FakeClock, make_plan, make_result, make_state, no_jobs
+from tests.bus.builders import CARD, GIB, FakeClock, make_plan, make_result, make_state, no_jobs
 from tests.bus.conftest import PERMISSIVE, PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 from tests.cli.conftest import COMMAND, Run
@@ -25,7 +27,7 @@ async def test_status_is_the_default(ctl: Run, service: BusService) -> None:
     assert shown.status == 0, shown.errors
     assert shown.output == (await ctl("status")).output
     assert shown.output.startswith("gpusupervisor 1.2.3, automatic, driver 580.95.05, healthy\n")
-    for part in ("NVIDIA GeForce RTX 4090", "ollama", "train.py (pid 4242, unmanaged)", "as its API says"):
+    for part in ("NVIDIA GeForce RTX 4090", "ollama", "pid 4242: never touched", "as its API says"):
         assert part in shown.output
 
 
@@ -42,11 +44,12 @@ async def test_tenants_lists_all_of_them(ctl: Run, service: BusService) -> None:
 
 
 async def test_plan_shows_what_would_be_done(ctl: Run, service: BusService, controller: FakeController) -> None:
-    shown = await ctl("plan", "ollama", "--size", "13G", "--gpu", "GPU-1")
+    service.publish(make_state())
+    shown = await ctl("plan", "ollama", "--size", "13G", "--gpu", CARD[:8])
     assert shown.status == 0, shown.errors
     assert shown.output.startswith("comfyui is asked for 4.0 GiB\n")
     assert "train.py (pid 4242)" in shown.output
-    assert controller.calls == [("plan_release", "GPU-1", "ollama", 13 * GIB)]
+    assert controller.calls == [("plan_release", CARD, "ollama", 13 * GIB)]
 
 
 async def test_a_plan_that_does_not_suffice_is_shown_and_ends_with_one(
@@ -274,32 +277,65 @@ async def test_names_that_steer_a_terminal_do_not_reach_it(ctl: Run, service: Bu
     assert all(char.isprintable() or char == "\n" for char in shown.output)
 
 
-async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, service: BusService) -> None:
-    state = make_state()
-    settings = (
-        Setting("OLLAMA_KEEP_ALIVE", "5m", "/etc/o.conf", "an idle model stays loaded for 5min", pending="-1"),
-        Setting("--highvram", "", "command line", "models stay\x1b[2J in VRAM"),
-    )
-    engines = {**state.engines, "ollama": replace(state.engines["ollama"], settings=settings, unit="ollama.service")}
-    service.publish(replace(state, engines=engines))
-    shown = await ctl("engine", "ollama")
-    assert shown.status == 0, shown.errors
-    for part in (
-        "ollama: ollama 0.12.0",
-        "unit ollama.service",
-        "OLLAMA_KEEP_ALIVE = 5m  (/etc/o.conf)\n  ! after a restart: -1\n  an idle model stays",
-        "--highvram  (command line)\n  models stay",
-    ):
-        assert part in shown.output
-    assert "\x1b" not in shown.output
-    listed = (await ctl("engines")).output.splitlines()
-    assert listed[0].split() == ["ENGINE", "VERSION", "ENDPOINT"]
-    assert any(line.startswith("ollama ") for line in listed)
-    assert "no settings are known" in (await ctl("engine", "comfyui")).output
+async def test_monitor_tells_json_lines_and_goes_on_over_a_restart(bus: PrivateBus, controller: FakeController) -> None:
+    async def start() -> BusService:
+        return await BusService.start(
+            bus.address, controller, FakeHardware(), no_jobs(), "1", FakeClock(), lambda _bus: FixedAuthority()
+        )
+
+    service = await start()
+    monitor = await bus.spawn(*COMMAND, "monitor", "--json")
+    assert monitor.stdout is not None
+    async with asyncio.timeout(20):
+        hello = asyncio.ensure_future(monitor.stdout.readline())
+        while not hello.done():
+            service.emit(PlanFinished(make_result(make_plan("plan-7"))))
+            await asyncio.wait({hello}, timeout=0.05)
+        told = json.loads(await hello)
+        assert (told["signal"], told["plan_id"], told["freed"]) == ("ReleaseFinished", "plan-7", 4 * GIB)
+        assert abs(told["received_at"] - time.time() * 1e6) < 60e6
+        await service.stop()
+        service = await start()
+        running: list[bool] = []
+        while running != [False, True]:
+            news = json.loads(await monitor.stdout.readline())
+            running += [news["running"]] if news["signal"] == "NameOwnerChanged" else []
+    monitor.send_signal(signal.SIGINT)
+    assert await monitor.wait() == 130
+    await service.stop()
 
 
-async def test_an_engine_that_is_not_there_is_an_error(ctl: Run, service: BusService) -> None:
+async def test_health_ends_with_one_unless_all_is_well(ctl: Run, service: BusService) -> None:
     service.publish(make_state())
-    shown = await ctl("engine", "nobody")
-    assert (shown.status, shown.output) == (1, "")
-    assert "No engine is called" in shown.errors
+    assert (await ctl("health")).status == 0
+    service.publish(make_state(checks=(Check("driver", "failed", "no driver", "nothing is seen", "install it"),)))
+    shown = await ctl("health")
+    assert shown.status == 1
+    for part in ("failed: no driver", "impact: nothing is seen", "remedy: install it"):
+        assert part in shown.output
+    assert (await ctl("status")).status == 0
+
+
+async def test_one_tenant_is_shown_whole(ctl: Run, service: BusService) -> None:
+    service.publish(make_state())
+    shown = await ctl("tenant", "ollama")
+    assert shown.status == 0
+    for part in ("Ollama  ollama", "http: busy: as its API says", "unit ollama.service", "14.0 GiB, from its engine"):
+        assert part in shown.output
+    missing = await ctl("tenant", "nobody")
+    assert (missing.status, missing.output) == (1, "")
+    assert "nobody" in missing.errors
+
+
+async def test_what_would_need_a_password_where_nobody_can_be_asked_says_how(
+    ctl: Run, service: BusService, authority: FixedAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(*_: object) -> None:
+        raise DBusError(ErrorType.INTERACTIVE_AUTHORIZATION_REQUIRED, "polkit wants a password")
+
+    monkeypatch.setattr(authority, "require", ask)
+    shown = await ctl("reload")
+    assert shown.status == 4
+    assert shown.errors == (
+        "polkit wants a password\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
+    )

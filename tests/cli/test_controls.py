@@ -1,19 +1,22 @@
 """`gpusupervisorctl fans` and `profile`: what is set, whether it stands, and why something cannot be."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from gpusupervisor.bus.service import BusService
-from gpusupervisor.cli import render
+from gpusupervisor.cli import signals
+from gpusupervisor.cli.screens.controls import fans, profiles
 from gpusupervisor.controls import Controls
-from tests.bus.builders import make_controls, make_state
+from tests.bus.builders import CARD, make_controls, make_state
+from tests.bus.fakes import FakeHardware
 from tests.cli.conftest import Run
-from tests.cli.test_render import NASTY, is_harmless
+from tests.cli.screens import NASTY, drawn, is_harmless
 
 
 async def test_fans_are_listed_with_what_is_wanted_of_them(ctl: Run, service: BusService) -> None:
     service.publish(replace(make_state(), controls=make_controls()))
     lines = (await ctl("fans")).output.splitlines()
-    assert lines[0] == "NVIDIA GeForce RTX 4090: controlling"
+    assert lines[0] == f"NVIDIA GeForce RTX 4090  {CARD}: controlling"
     assert lines[2].split() == ["0", "40", "°C", "30", "%,", "80", "°C", "100", "%", "48", "%", "1500", "ok"]
     assert lines[3].split() == ["1", "automatic", "35", "%", "?", "ok"]
 
@@ -21,7 +24,7 @@ async def test_fans_are_listed_with_what_is_wanted_of_them(ctl: Run, service: Bu
 async def test_a_profile_is_shown_setting_by_setting(ctl: Run, service: BusService) -> None:
     service.publish(replace(make_state(), controls=make_controls(distrust="the machine went down")))
     shown = (await ctl("profile")).output
-    assert "NVIDIA GeForce RTX 4090: settled, drifted" in shown
+    assert f"{CARD}: settled, drifted" in shown
     assert "! the machine went down" in shown
     (line,) = (line for line in shown.splitlines() if line.startswith("power-limit"))
     assert line.split()[:5] == ["power-limit", "300", "W", "drifted", "supported"]
@@ -38,7 +41,7 @@ async def test_without_the_helper_both_say_so(ctl: Run, service: BusService) -> 
 
 
 def test_without_a_gpu_that_is_said() -> None:
-    assert render.fans(()) == render.profiles(()) == "no GPU is known"
+    assert drawn(fans([])) == drawn(profiles([])) == "no GPU is known"
 
 
 def test_events_are_one_line_each_and_harmless() -> None:
@@ -49,7 +52,47 @@ def test_events_are_one_line_each_and_harmless() -> None:
         ("TrialEnded", ["timed-out", NASTY, []]),
         ("Alert", ["critical", NASTY]),
     ):
-        line = render.event(member, body)
+        line = signals.event(member, body)
         assert is_harmless(line)
         assert "\n" not in line
         assert "{" not in line
+
+
+async def test_a_gpu_is_named_by_how_its_uuid_begins(ctl: Run, service: BusService) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    assert CARD in (await ctl("fans", "--gpu", CARD[:8])).output
+    shown = await ctl("profile", "--gpu", "GPU-9")
+    assert (shown.status, shown.output) == (2, "")
+    assert CARD in shown.errors
+
+
+async def test_a_profile_is_tried_confirmed_reverted_applied_and_reset(
+    ctl: Run, service: BusService, hardware: FakeHardware, tmp_path: Path
+) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    file = tmp_path / "profile.json"
+    file.write_text('{"power-limit": "300W"}')
+    tried = await ctl("profile", "try", file, "--within", "1min")
+    assert tried.status == 0, tried.errors
+    assert "goes back by itself unless you confirm" in tried.output
+    assert "power-limit  ok   300 W" in tried.output
+    for action in ("confirm", "revert", "reset"):
+        assert (await ctl("profile", action, "--gpu", CARD)).status == 0
+    assert (await ctl("profile", "apply", file)).status == 0
+    text = file.read_text()
+    assert hardware.calls == [
+        ("try_profile", CARD, text, 60_000_000), ("confirm", CARD), ("revert", CARD), ("reset_profile", CARD),
+        ("apply_profile", CARD, text),
+    ]  # fmt: skip
+
+
+async def test_what_is_no_profile_file_says_so(ctl: Run, service: BusService, tmp_path: Path) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    shown = await ctl("profile", "apply", tmp_path / "nowhere.json")
+    assert shown.status == 1
+    assert "cannot be read" in shown.errors
+
+
+async def test_without_a_gpu_nothing_can_be_set(ctl: Run, service: BusService) -> None:
+    shown = await ctl("profile", "reset")
+    assert (shown.status, shown.errors) == (1, "No GPU is known; gpusupervisorctl health says why.\n")

@@ -21,11 +21,13 @@ from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.engines import check_engines
 from gpusupervisor.health.helper import check_helper
 from gpusupervisor.health.models import check_residency
+from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.state import Check, EngineStatus
+from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
@@ -261,6 +263,26 @@ def test_what_could_not_be_read_is_named() -> None:
     assert "the environment of its process, /etc/a.env could not be read" in check.summary
     assert says_everything(check)
     assert of_engine(Sight("ok"), hidden=("the environment of its process",)) == (), "only not looked up yet"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "part"),
+    [
+        (StoreStatus("off", detail="there is no state directory"), "skipped", "no state directory"),
+        (StoreStatus("opening", "/x"), "skipped", "being opened"),
+        (StoreStatus("ok", "/x"), "ok", "is stored"),
+        (StoreStatus("ok", "/x", losing=True, dropped_samples=7), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", late=True), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", set_aside="/x.damaged-1"), "degraded", "was damaged"),
+        (StoreStatus("failing", "/x", "database or disk is full", set_aside="/y"), "failed", "disk is full"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_telemetry_comes_to_each_of_its_states(status: StoreStatus, state: str, part: str) -> None:
+    check = check_telemetry(status)
+    assert (check.id, check.state) == ("telemetry", state)
+    assert part in check.summary
+    assert says_everything(check) or state in ("ok", "skipped")
 
 
 def known(*models: ModelResidency, method: str = "cachestat", problems: tuple[str, ...] = ()) -> Residency:

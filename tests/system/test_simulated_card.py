@@ -181,5 +181,15 @@ def test_a_killed_service_finds_everything_again(card: Machine) -> None:
     card.wait_until("Ollama's holding is seen again", lambda: tenant(card, "ollama").get("Holding"), UNIT)
 
 
+def test_what_happened_is_stored_by_the_closed_in_service_and_outlives_it(card: Machine) -> None:
+    """Releases of the tests before, and of lives of the service before."""
+    telemetry = (BUS_NAME, "/org/gpusupervisor1/telemetry", f"{BUS_NAME}.Telemetry")
+    events = card.output("busctl", "call", *telemetry, "Events", "ttsu", "0", "0", "outcome", "0", user=USER)
+    assert "satisfied" in events
+    assert '"floor"' in card.output("busctl", "call", *telemetry, "Learned", user=USER)
+    owner = card.output("stat", "--format=%U %a", "/var/lib/gpusupervisor/telemetry.sqlite").strip()
+    assert owner == "gpusupervisor 600"
+
+
 def test_no_traceback_was_ever_logged(card: Machine) -> None:
     assert "Traceback" not in card.journal(UNIT)

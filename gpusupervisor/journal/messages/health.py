@@ -126,3 +126,27 @@ class HelperBack(Entry):
     level = INFO
     text = "the helper tells again what is controlled"
     check: str = "helper"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReplaced(Entry):
+    """The telemetry store was damaged; it was put aside and another was begun."""
+
+    message_id = "2ead35c2cd8f4c1b943ed34c432d2ca5"
+    level = ERROR
+    text = "the telemetry store is damaged ({detail}): {found}"
+    detail: str
+    found: str
+    check: str = "telemetry"
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryLost(Entry):
+    """The service ended and could not store what waited."""
+
+    message_id = "ebbb83ba126047f0b8e89b81d537476b"
+    level = ERROR
+    text = "telemetry could not be stored before the end: {found}. {detail}"
+    detail: str
+    found: str
+    check: str = "telemetry"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gpusupervisor.cli import render
+from gpusupervisor.cli import signals
 from gpusupervisor.cli.client import BUS_NAME, ROOT
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.quantities import format_bytes
@@ -58,7 +58,7 @@ class Narrator:
 
     def signal(self, signal: Signal) -> None:
         """A signal, as it comes."""
-        print(f"  {self._paint('33', 'D-Bus')} {render.event(signal.member, signal.body)}", flush=True)
+        print(f"  {self._paint('33', 'D-Bus')} {signals.event(signal.member, signal.body)}", flush=True)
 
     def code(self, text: str) -> None:
         """Something to read or to type."""

@@ -1,0 +1,119 @@
+"""What was learned of tenants and stays true over a restart: floors, needs, load speeds.
+
+Values in, values out: who stores them is told of each change.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from gpusupervisor.quantities import format_bytes
+
+FactKind = Literal["floor", "need", "load-cold", "load-warm"]
+"""floor, need: bytes. load-cold, load-warm: bytes per second, from disk and from RAM."""
+KINDS: tuple[FactKind, ...] = get_args(FactKind)
+
+FactKey = tuple[FactKind, str, str]
+"""Kind, tenant, GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measurement that a fact rests on."""
+
+    at: int
+    """Realtime microseconds."""
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing learned of a tenant."""
+
+    kind: FactKind
+    tenant: str
+    gpu: str
+    """UUID; empty for what is the same on every GPU."""
+    value: int
+    learned_at: int
+    """Realtime microseconds."""
+    source: str
+    """What it was learned from, in one clause."""
+    application: str = ""
+    """What ran when it was learned, where that matters."""
+    evidence: tuple[Measured, ...] = ()
+
+    @property
+    def key(self) -> FactKey:
+        """What there is one fact of."""
+        return self.kind, self.tenant, self.gpu
+
+
+def _unkept(_fact: Fact) -> None:
+    """Nobody stores it: it is known for as long as the service runs."""
+
+
+class LearnedFacts:
+    """The facts that decisions look at, by tenant."""
+
+    def __init__(
+        self,
+        realtime: Callable[[int], int] = lambda instant: instant,
+        keep: Callable[[Fact], None] = _unkept,
+    ) -> None:
+        """realtime: the wall-clock time of an instant. keep: told of every fact that is new or has changed."""
+        self._realtime = realtime
+        self._keep = keep
+        self._facts: dict[str, dict[FactKey, Fact]] = {}
+
+    def recall(self, facts: Iterable[Fact]) -> None:
+        """Take over what was stored; what was learned meanwhile is newer and stands.
+
+        But a need only grows while a tenant works, so that the beginning of its work says nothing against a larger one.
+        """
+        for fact in facts:
+            known = self._facts.setdefault(fact.tenant, {}).setdefault(fact.key, fact)
+            if fact.kind == "need" and known.value < fact.value:
+                self.learn(fact)
+
+    def learn(self, fact: Fact) -> None:
+        """Take over a fact in place of what was known."""
+        self._facts.setdefault(fact.tenant, {})[fact.key] = fact
+        self._keep(fact)
+
+    def learn_floor(self, tenant: str, gpu: str, left: int, source: str, now: int) -> None:
+        """A release has left so many bytes. now: an instant of the domain clock."""
+        known = self.get("floor", tenant, gpu)
+        if known is None or known.value != left:
+            self.learn(Fact("floor", tenant, gpu, left, self._realtime(now), source))
+
+    def get(self, kind: FactKind, tenant: str, gpu: str = "") -> Fact | None:
+        """One fact; None when it is not known."""
+        return self._facts.get(tenant, {}).get((kind, tenant, gpu))
+
+    def floors(self, tenant: str) -> dict[str, int]:
+        """GPU UUID to the bytes a tenant keeps after a release."""
+        return {fact.gpu: fact.value for fact in self._facts.get(tenant, {}).values() if fact.kind == "floor"}
+
+    def need(self, tenant: str) -> int | None:
+        """Bytes that a tenant held at most while it worked; None when it was not seen working."""
+        fact = self.get("need", tenant)
+        return fact.value if fact else None
+
+    def all(self) -> tuple[Fact, ...]:
+        """Every fact, in a steady order."""
+        return tuple(fact for _, facts in sorted(self._facts.items()) for _, fact in sorted(facts.items()))
+
+    def forget(self, tenant: str, kind: FactKind | None) -> tuple[Fact, ...]:
+        """Forget one kind of facts of a tenant, or all of them; returns what was forgotten."""
+        facts = self._facts.get(tenant, {})
+        gone = tuple(fact for fact in facts.values() if kind in (None, fact.kind))
+        for fact in gone:
+            del facts[fact.key]
+        return gone
+
+
+def floor_source(freed: int, plan: str) -> str:
+    """From what a floor was learned."""
+    of = f" of {plan}" if plan else ""
+    return f"what it kept after a release{of} that brought {format_bytes(freed)} back"

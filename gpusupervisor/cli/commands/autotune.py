@@ -1,0 +1,56 @@
+"""`autotune`: the power limit at which an engine makes the most of each joule."""
+
+from typing import TYPE_CHECKING
+
+from gpusupervisor.cli.registry import Command, argument
+from gpusupervisor.cli.session import Session
+
+if TYPE_CHECKING:
+    from dbus_fast import Variant
+
+
+async def autotune(session: Session) -> int:
+    """Start the job, follow it, show its curve, as far as it came; Ctrl-C cancels it."""
+    from gpusupervisor.cli.cards import card
+    from gpusupervisor.cli.client import BUS_NAME
+    from gpusupervisor.cli.following import follow
+
+    path, uuid = await card(session, session.options.gpu)
+    arguments = [session.options.engine, _options(session)]
+    profile = f"{BUS_NAME}.Profile"
+    job_path = await session.client.call("Autotune", "sa{sv}", arguments, path=path, interface=profile)
+    job, code = await follow(session, job_path, "the state before is being set again")
+    if session.json:
+        session.emit(job)
+    else:
+        from gpusupervisor.cli.screens.autotune import curve, proposal
+
+        session.show(*curve(job["result"]))
+        for line in proposal(job["result"], uuid):
+            session.say(line)
+    return code
+
+
+def _options(session: Session) -> "dict[str, Variant]":
+    """What was given; the service has defaults for the rest."""
+    from dbus_fast import Variant
+
+    given = session.options
+    asked = {"model": ("s", given.model), "steps": ("u", given.steps), "tokens": ("u", given.tokens)}
+    return {name: Variant(signature, value) for name, (signature, value) in asked.items() if value}
+
+
+COMMANDS = (
+    Command(
+        "autotune",
+        "find the power limit at which an engine makes the most of each joule; nothing is kept",
+        autotune,
+        (
+            argument("gpu", metavar="UUID", help="how the GPU's UUID begins", completes="gpu"),
+            argument("engine", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
+            argument("--model", help="what it runs; Ollama must be told", completes="model", default=""),
+            argument("--steps", help="how many power limits are tried; default: 8", type=int, default=0),
+            argument("--tokens", help="tokens of one run; default: 256", type=int, default=0),
+        ),
+    ),
+)

@@ -1,0 +1,76 @@
+"""`cat`, `edit` and `lint`: how tenants are described."""
+
+from pathlib import Path
+
+from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
+from gpusupervisor.cli.registry import Command, argument
+from gpusupervisor.cli.session import Session
+
+LONGEST_FILE = 256 * 1024
+
+
+async def explain(session: Session) -> None:
+    """The effective definition, every value with its source."""
+    from gpusupervisor.cli.client import ROOT, TENANTS
+
+    name = session.options.tenant
+    text = await session.client.call("Explain", "s", [name], path=f"{ROOT}/tenants", interface=TENANTS)
+    if session.json:
+        return session.emit({"id": name, "definition": text})
+    return session.say(text)
+
+
+async def edit(session: Session) -> int:
+    """Open the override in the editor, check it, put it in place, reload."""
+    from gpusupervisor.cli.editing import edit_override
+
+    return await edit_override(session, session.options.tenant)
+
+
+async def lint(session: Session) -> int:
+    """Check tenant files, or what is installed. Ends with `exits.FAILED` when something is wrong."""
+    files: list[Path] = session.options.files
+    problems = await _of_files(session, files) if files else await _of_what_is_installed(session)
+    if session.json:
+        session.emit({"problems": problems})
+    else:
+        session.say("\n".join(problems) or "no problems found")
+    return FAILED if problems else DONE
+
+
+async def _of_files(session: Session, files: list[Path]) -> list[str]:
+    problems: list[str] = []
+    for file in files:
+        problems += await session.client.call("CheckDefinition", "ss", [file.name, read(file)])
+    return problems
+
+
+async def _of_what_is_installed(session: Session) -> list[str]:
+    from gpusupervisor.cli.shapes import health
+
+    checks = health(await session.client.objects())["checks"]
+    return [each["summary"] for each in checks if each["id"].startswith("configuration") and each["state"] != "ok"]
+
+
+def read(file: Path) -> str:
+    """A tenant file. Raises CommandFailed when it is none."""
+    try:
+        if file.stat().st_size > LONGEST_FILE:
+            raise CommandFailed(f"{file} is too large for a tenant file.")
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file} cannot be read: {error}") from None
+
+
+_NAME = argument("tenant", metavar="NAME", help="its id", completes="tenant")
+
+COMMANDS = (
+    Command("cat", "a tenant's effective definition, every value with its source", explain, (_NAME,)),
+    Command("edit", "write what differs for a tenant in /etc: edited, checked, put in place, reloaded", edit, (_NAME,)),
+    Command(
+        "lint",
+        "check tenant files before installing them; without one, what is installed",
+        lint,
+        (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*", type=Path),),
+    ),
+)

@@ -1,0 +1,74 @@
+"""`jobs`, `job` and `cancel`: long work."""
+
+from gpusupervisor.cli import shapes
+from gpusupervisor.cli.exits import DONE, FAILED
+from gpusupervisor.cli.registry import Command, argument, typed
+from gpusupervisor.cli.session import Session
+
+
+async def show_all(session: Session) -> None:
+    """What runs, or ended lately."""
+    shape = shapes.jobs(await session.client.objects())
+    if session.json:
+        return session.emit(shape)
+    from gpusupervisor.cli.screens.jobs import all_jobs
+
+    return session.show(all_jobs(shape))
+
+
+async def show_one(session: Session) -> int:
+    """One job; with --follow until it has ended. Ends with `exits.FAILED` when it has failed."""
+    number = session.options.job
+    if session.options.follow:
+        from gpusupervisor.cli.following import follow
+
+        shape, code = await follow(session, f"/org/gpusupervisor1/jobs/{number}")
+    else:
+        shape = shapes.job(await _jobs(session, "Get", number))
+        code = FAILED if shape["state"] == "failed" else DONE
+    if session.json:
+        session.emit(shape)
+    else:
+        from gpusupervisor.cli.screens.jobs import details
+
+        session.show(*details(shape))
+    return code
+
+
+async def cancel(session: Session) -> None:
+    """Ask a job to end."""
+    number = session.options.job
+    await _jobs(session, "Cancel", number)
+    if session.json:
+        return session.emit({"id": number, "asked_to_end": True})
+    return session.say(f"Job {number} was asked to end; it first undoes what has to be undone.")
+
+
+async def _jobs(session: Session, member: str, number: int) -> dict[str, object]:
+    from gpusupervisor.cli.client import BUS_NAME, ROOT
+
+    found: dict[str, object] = await session.client.call(
+        member, "u", [number], path=f"{ROOT}/jobs", interface=f"{BUS_NAME}.Jobs"
+    )
+    return found
+
+
+def number(text: str) -> int:
+    """A job's number, for argparse."""
+    if not text.isdecimal() or not 0 < int(text) < 2**32:
+        raise ValueError(f"{text!r} is not the number of a job")
+    return int(text)
+
+
+_NUMBER = argument("job", metavar="N", help="its number", completes="job", type=typed(number))
+
+COMMANDS = (
+    Command("jobs", "long work that runs, or ended lately", show_all),
+    Command(
+        "job",
+        "one job: progress and result",
+        show_one,
+        (_NUMBER, argument("--follow", "-f", help="until it has ended; Ctrl-C cancels it", action="store_true")),
+    ),
+    Command("cancel", "ask a job to end", cancel, (_NUMBER,)),
+)

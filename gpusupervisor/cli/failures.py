@@ -1,0 +1,90 @@
+"""What a person is told when the service cannot be reached or refuses: its own words, and what to do next."""
+
+import os
+import sys
+from dataclasses import dataclass
+
+from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, CommandFailed
+
+BUS_LOST = "The connection to the system bus is lost."
+
+_FREEDESKTOP = "org.freedesktop.DBus.Error."
+_NOT_ANSWERING = (
+    f"{_FREEDESKTOP}NoReply",
+    f"{_FREEDESKTOP}TimedOut",
+    f"{_FREEDESKTOP}NameHasNoOwner",
+    f"{_FREEDESKTOP}Spawn.",  # activation failed
+    "org.freedesktop.systemd1.",  # activation through systemd did
+)
+"""Beginnings of error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The machine whose service is meant."""
+
+    host: str = ""
+    """As given to ssh; empty for this machine."""
+
+    @property
+    def there(self) -> str:
+        """ " on HOST", or nothing."""
+        return f" on {self.host}" if self.host else ""
+
+    def command(self, command: str) -> str:
+        """A command as it is typed here to be run there."""
+        return f"ssh {self.host} {command}" if self.host else command
+
+    def no_bus(self, error: BaseException) -> str:
+        """The bus cannot be reached."""
+        if self.host:
+            return (
+                f"No connection to the system bus of {self.host} ({_of(error)}).\n"
+                f"It needs a login by ssh, and systemd-stdio-bridge there; try: ssh {self.host} systemd-stdio-bridge"
+            )
+        return (
+            f"No system bus to talk to ({_of(error)}).\n"
+            "In a container without one, ask the machine itself: gpusupervisorctl -H USER@HOST"
+        )
+
+
+def _of(error: BaseException) -> str:
+    return str(error) or "it hung up"
+
+
+def failure(name: str, text: str, place: Place) -> CommandFailed:
+    """The error reply of a call, for a person. `name` and `text`: as it came over D-Bus."""
+    if name == f"{_FREEDESKTOP}ServiceUnknown":
+        return _not_running(
+            place,
+            "Nothing starts it either: it is not installed, or only since the bus last looked "
+            f"({place.command('systemctl reload dbus')}).",
+        )
+    if name == "org.freedesktop.systemd1.UnitMasked":
+        return _not_running(place, "It is masked; allow it with: " + place.command("systemctl unmask gpusupervisor"))
+    if name == "org.freedesktop.systemd1.NoSuchUnit":
+        return _not_running(place, "It is installed and not enabled.")
+    if name.startswith(_NOT_ANSWERING):
+        return _not_running(place, text)
+    if name == f"{_FREEDESKTOP}InteractiveAuthorizationRequired":
+        return CommandFailed("\n".join((text, *_how_to_authorize(place))), NOT_ALLOWED)
+    return CommandFailed(text or name, NOT_ALLOWED if name == f"{_FREEDESKTOP}AccessDenied" else FAILED)
+
+
+def _not_running(place: Place, why: str) -> CommandFailed:
+    return CommandFailed(
+        f"gpusupervisor is not running{place.there}.\n{why}".rstrip()
+        + f"\nSee why with: {place.command('systemctl status gpusupervisor')}"
+        + f"\nStart it with: {place.command('systemctl enable --now gpusupervisor')}",
+        NOT_RUNNING,
+    )
+
+
+def _how_to_authorize(place: Place) -> list[str]:
+    """What to do where polkit would ask, and nobody is there to be asked."""
+    if place.host:
+        return [f"Nobody can be asked for a password over ssh; log in as root: -H root@{place.host.split('@')[-1]}"]
+    advice = ["No polkit agent of this session can ask for a password; run it with sudo."]
+    if sys.stdin.isatty():
+        advice.append(f"Or let one ask in another terminal: pkttyagent --process {os.getppid()}")
+    return advice

@@ -1,0 +1,76 @@
+"""What a command is: its name, arguments and handler, declared so that completion and man pages can read it too."""
+
+import argparse
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from gpusupervisor.cli.session import Session
+
+Completes = Literal["", "tenant", "gpu", "engine", "model", "job", "file", "host"]
+"""What an argument names, so that completion can ask the running service for it."""
+Handler = Callable[["Session"], Awaitable[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a command."""
+
+    names: tuple[str, ...]
+    """A positional's name, or the spellings of an option."""
+    help: str
+    completes: Completes = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """More of what argparse's add_argument takes."""
+
+
+def argument(*names: str, help: str, completes: Completes = "", **settings: Any) -> Argument:  # noqa: A002, ANN401  (argparse's words and values)
+    """Declare one argument; `settings` as argparse has them."""
+    return Argument(names, help, completes, settings)
+
+
+def typed(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """A reader of amounts whose ValueError says what is allowed, so that argparse shows its words."""
+
+    def read(text: str) -> int:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command, or one action of a command."""
+
+    name: str
+    help: str
+    """What it does, in a few words."""
+    handler: Handler
+    arguments: tuple[Argument, ...] = ()
+    actions: tuple["Command", ...] = ()
+    """Words that may follow; without one of them the handler is used."""
+    connects: bool = True
+    """Whether it needs the service."""
+
+
+COMMON = (
+    argument("-H", "--host", help="the service of another machine, over ssh: [USER@]HOST[:PORT]", completes="host"),
+    argument("--json", help="print JSON", action="store_true"),
+)
+"""What every command takes, before its name or after it."""
+
+
+def add_to(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Teach a parser one command."""
+    parser.set_defaults(command=command)
+    for each in (*command.arguments, *COMMON):
+        more = {"default": argparse.SUPPRESS, **each.settings} if each in COMMON else each.settings
+        parser.add_argument(*each.names, help=each.help, **more)
+    if command.actions:
+        actions = parser.add_subparsers(metavar="ACTION")
+        for action in command.actions:
+            add_to(actions.add_parser(action.name, help=action.help, allow_abbrev=False), action)

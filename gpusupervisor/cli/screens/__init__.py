@@ -1,0 +1,1 @@
+"""What people see: shapes drawn with rich. Pure."""

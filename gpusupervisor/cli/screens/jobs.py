@@ -1,0 +1,52 @@
+"""Long work."""
+
+import json
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gpusupervisor.cli.screens.common import QUIET, STRONG, Grid, moment, table, text, word
+from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import safe_lines
+
+
+def all_jobs(jobs: list[Shape]) -> Grid | Text:
+    """One line a job."""
+    if not jobs:
+        return Text("no job runs, and none has ended lately")
+    rows = [
+        (
+            str(j["id"]),
+            text(j["kind"], STRONG),
+            word(j["state"]),
+            f"{j['progress']} %",
+            moment(j["started_at"]),
+            _what(j),
+        )
+        for j in jobs
+    ]
+    return table(("JOB", "KIND", "STATE", "DONE", "BEGAN", "WHAT"), rows, right=(0, 3))
+
+
+def _what(job: Shape) -> Text:
+    return text(": ".join(part for part in (job["target"], job["detail"]) if part))
+
+
+def details(job: Shape) -> list[RenderableType]:
+    """One job with its result."""
+    facts = [
+        ("state", Text.assemble(word(job["state"]), f", {job['progress']} %")),
+        ("target", text(job["target"])),
+        ("detail", text(job["detail"])),
+        ("began", Text(f"{moment(job['started_at'])}, {_by(job['started_by'])}")),
+        ("ended", Text(moment(job["ended_at"]))),
+    ]
+    heading = Text.assemble((f"job {job['id']}  ", STRONG), text(job["kind"], STRONG))
+    screen: list[RenderableType] = [heading, table((), [(Text(n, QUIET), value) for n, value in facts if value.plain])]
+    if job["result"]:
+        screen += ["", Text(safe_lines(json.dumps(job["result"], indent=2, ensure_ascii=False)))]
+    return screen
+
+
+def _by(uid: int | None) -> str:
+    return "by itself" if uid is None else f"for user {uid}"

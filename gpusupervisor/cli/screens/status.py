@@ -1,0 +1,139 @@
+"""The one screen: cards, who holds what, who is busy and why, what is being done, health."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gpusupervisor.cli.screens.common import (
+    BAD,
+    DOUBTFUL,
+    LIVELY,
+    QUIET,
+    STRONG,
+    STYLES,
+    marked,
+    moment,
+    size,
+    table,
+    text,
+    word,
+)
+from gpusupervisor.cli.screens.memory import Holder, Key, Keys, bar, holders, keys, legend
+from gpusupervisor.cli.screens.tenants import why
+from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.terminal import Canvas
+
+Row = tuple[Text, Text, str, Text, Text]
+Item = tuple[Text, Text]
+"""A mark, and what it is about."""
+
+
+def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
+    """All of it."""
+    tenants = {each["id"]: each for each in status["tenants"]}
+    marks = keys([gpu for gpu in status["gpus"] if _is_known(gpu)], canvas)
+    shown: list[RenderableType] = [_head(status)]
+    for gpu in status["gpus"]:
+        place = text(f"  {gpu['pci_bus_id']}", QUIET) if len(status["gpus"]) > 1 else Text()
+        shown += ["", *(_card(gpu, place, tenants, marks, canvas) if _is_known(gpu) else [_unreadable(gpu, place)])]
+    shown += _without_memory(tenants.values())
+    news = [*_starved(tenants.values()), *_jobs(status["jobs"]), *_problems(status["health"])]
+    return [*shown, "", marked(news)] if news else shown
+
+
+def _head(status: Shape) -> Text:
+    """The service and its health in a word; the problems themselves come last."""
+    health = status["health"]
+    driver = text(f"driver {status['driver_version'] or status['driver']}", "" if status["driver"] == "ok" else BAD)
+    told = health["state"] if _problems(health) else health["summary"]
+    parts = (
+        text(f"gpusupervisor {status['version']}", STRONG),
+        Text("automatic" if status["automatic"] else "observe-only"),
+        driver,
+        text(told, STYLES.get(health["state"], "")),
+    )
+    return Text(", ").join(parts)
+
+
+def _is_known(gpu: Shape) -> bool:
+    return bool(gpu["state"] == "ok" and gpu["memory_total"] is not None)
+
+
+def _unreadable(gpu: Shape, place: Text) -> Text:
+    detail = f" - {gpu['state_detail']}" if gpu["state_detail"] else ""
+    return Text.assemble(text(gpu["name"], STRONG), place, ": ", word(gpu["state"]), text(detail))
+
+
+def _card(gpu: Shape, place: Text, tenants: Mapping[str, Shape], marks: Keys, canvas: Canvas) -> list[RenderableType]:
+    """One card; `place`: in the machine, where there are several."""
+    held = f"{size(gpu['memory_used'])} of {size(gpu['memory_total'])} held, {size(gpu['memory_free'])} free"
+    card: list[RenderableType] = [Text.assemble(text(gpu["name"], STRONG), place, "  ", held), bar(gpu, marks, canvas)]
+    rows = [_row(holder, marks[holder.name, holder.pid], tenants) for holder in holders(gpu)]
+    if rows:
+        card.append(table((), rows, right=(2,), names=1))
+    card.append(legend(gpu, canvas))
+    notes: list[Item] = [(Text(), _kept(reservation)) for reservation in gpu["reservations"]]
+    if gpu["plan"]:
+        notes.append((Text(">", LIVELY), text(f"plan {gpu['plan']} is being carried out")))
+    if gpu["attribution_problem"]:
+        notes.append((Text("!", DOUBTFUL), text(gpu["attribution_problem"])))
+    return [*card, marked(notes)] if notes else card
+
+
+def _row(holder: Holder, key: Key, tenants: Mapping[str, Shape]) -> Row:
+    mark, held = Text(*key), size(holder.size)
+    if holder.pid:
+        return (
+            mark,
+            text(holder.name),
+            held,
+            Text("unmanaged", DOUBTFUL),
+            Text(f"pid {holder.pid}: never touched", QUIET),
+        )
+    tenant = tenants.get(holder.name)
+    if tenant is None:
+        return mark, text(holder.name, STRONG), held, Text(), Text()
+    least = ">= " if tenant["holdings_incomplete"] else ""
+    return mark, text(holder.name, STRONG), least + held, word(tenant["activity"]), why(tenant)
+
+
+def _kept(reservation: Shape) -> Text:
+    until = moment(reservation["expires_at"])
+    return text(f"{size(reservation['size'])} of the free kept for {reservation['tenant']} until {until}")
+
+
+def _without_memory(tenants: Iterable[Shape]) -> list[RenderableType]:
+    """Who is there and holds nothing; and how many are not there."""
+    absent = sum(each["activity"] == "absent" and not each["holding"] for each in tenants)
+    there = [each for each in tenants if each["activity"] != "absent" and not each["holding"]]
+    rows = [(text(each["id"], STRONG), word(each["activity"]), why(each)) for each in there]
+    shown: list[RenderableType] = ["", Text("holding nothing", QUIET), table((), rows)] if rows else []
+    if absent:
+        number = "1 tenant is" if absent == 1 else f"{absent} tenants are"
+        shown += ["", Text(f"{number} absent (gpusupervisorctl tenants lists all)", QUIET)]
+    return shown
+
+
+def _starved(tenants: Iterable[Shape]) -> list[Item]:
+    return [
+        (Text("!", BAD), Text.assemble(text(each["id"], STRONG), (" is starved: ", BAD), text(each["starved_reason"])))
+        for each in tenants
+        if each["starved"]
+    ]
+
+
+def _jobs(jobs: Iterable[Shape]) -> list[Item]:
+    return [
+        (Text(">", LIVELY), text(f"job {job['id']}, {job['kind']}, {job['progress']} %: {job['detail']}"))
+        for job in jobs
+    ]
+
+
+def _problems(health: Shape) -> list[Item]:
+    found: list[Item] = []
+    for check in health["checks"]:
+        if check["state"] in ("degraded", "failed"):
+            found.append((Text("!", BAD if check["state"] == "failed" else DOUBTFUL), text(check["summary"])))
+            found += [(Text(), text(check["remedy"], QUIET))] if check["remedy"] else []
+    return found

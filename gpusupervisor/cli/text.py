@@ -1,0 +1,55 @@
+"""Text that others wrote, made fit for a terminal: names of any script, nothing that steers it."""
+
+import locale
+import os
+import sys
+import unicodedata
+
+_DROPPED = frozenset({"Cf", "Cs"})
+"""Formatting, which includes what turns the direction of text, and surrogates: they have no width, so none is left."""
+_BLANKED = frozenset({"Cc", "Co", "Cn", "Zl", "Zp", "Zs"})
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+_MOST_MARKS = 4
+"""Combining characters on one letter; every script gets by with fewer."""
+LEFT_TO_RIGHT_MARK = "\u200e"
+
+
+def text_encoding() -> str:
+    """How text is written here: as the locale says, where Python by itself writes UTF-8 even in one of ASCII alone.
+
+    PYTHONIOENCODING and PYTHONUTF8 are heard, as by every Python program.
+    """
+    if os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8") == "1":
+        return sys.stdout.encoding
+    return locale.getencoding()
+
+
+def is_utf8(encoding: str | None) -> bool:
+    """Whether an encoding has every character."""
+    return (encoding or "").lower().replace("-", "") == "utf8"
+
+
+def safe(text: object) -> str:
+    """Text on one line without anything that steers a terminal.
+
+    After text from right to left comes a mark, so that the columns behind it stay where they are.
+    """
+    line = str(text)
+    if line.isascii() and line.isprintable():
+        return line
+    shown: list[str] = []
+    marks, turned = 0, False
+    for char in line:
+        category = unicodedata.category(char)
+        if category in _DROPPED:
+            continue
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        if marks <= _MOST_MARKS:
+            shown.append(" " if category in _BLANKED else char)
+        turned = turned or unicodedata.bidirectional(char) in _RIGHT_TO_LEFT
+    return "".join(shown) + (LEFT_TO_RIGHT_MARK if turned else "")
+
+
+def safe_lines(text: object) -> str:
+    """The same for text of several lines; tabs become spaces."""
+    return "\n".join(safe(line.expandtabs()) for line in str(text).splitlines())

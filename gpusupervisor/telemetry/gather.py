@@ -1,0 +1,72 @@
+"""From the published state to points: a figure is noted when it has moved, and once a minute."""
+
+from collections.abc import Iterator
+
+from gpusupervisor.state import State
+from gpusupervisor.telemetry.records import ACTIVITIES, HEARTBEAT, Point, Series
+
+BAND = 32 << 20
+"""Bytes of change that are worth a row."""
+
+
+class Gatherer:
+    """Remembers what was noted last of each series."""
+
+    def __init__(self) -> None:
+        self._noted: dict[Series, Point] = {}
+
+    def points(self, state: State, at: int) -> list[Point]:
+        """What is worth noting of a state. at: realtime."""
+        now = dict(figures(state))
+        ended: dict[Series, int | None] = {
+            series: 0 if series.name == "holding" else None for series in self._noted if series not in now
+        }
+        points = []
+        for series, value in (now | ended).items():
+            if self._is_worth_it(series, value, at):
+                points.append(Point(series, at, value))
+        for point in points:
+            self._noted[point.series] = point
+        for series in ended:
+            del self._noted[series]
+        return points
+
+    def _is_worth_it(self, series: Series, value: int | None, at: int) -> bool:
+        last = self._noted.get(series)
+        if last is None:
+            return value is not None
+        if last.value != value and _moved(series, last.value, value):
+            return True
+        return not _rests(series, value) and not 0 <= at - last.at < HEARTBEAT
+
+
+def _moved(series: Series, before: int | None, now: int | None) -> bool:
+    if series.name == "activity" or not before or not now:
+        return True  # to and from nothing, and to and from what is not known
+    return abs(now - before) >= BAND
+
+
+def _rests(series: Series, value: int | None) -> bool:
+    """Nothing is to be said of it until it changes."""
+    return value is None or (value == 0 and series.name in ("holding", "activity"))
+
+
+def figures(state: State) -> Iterator[tuple[Series, int | None]]:
+    """Every series there is now."""
+    for gpu in state.sample.gpus:
+        uuid, memory = gpu.identity.uuid, gpu.memory
+        account = state.census.gpus.get(uuid)
+        yield Series("used", uuid), memory.used if memory else None
+        yield Series("free", uuid), memory.free if memory else None
+        yield Series("unattributed", uuid), account.unattributed if memory and account else None
+    for tenant in state.situation.tenants.values():
+        for gpu_uuid, size in tenant.holdings.items():
+            yield Series("holding", gpu_uuid, tenant.id), None if gpu_uuid in tenant.unknown_on else size
+        yield Series("activity", "", tenant.id), ACTIVITIES.index(tenant.activity)
+        if tenant.activity == "absent":
+            continue
+        if tenant.need is not None:
+            yield Series("need", "", tenant.id), tenant.need
+        assessment = state.assessments.get(tenant.id)
+        if assessment is not None and assessment.gpu:
+            yield Series("shortfall", assessment.gpu, tenant.id), assessment.shortfall

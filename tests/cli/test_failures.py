@@ -1,0 +1,61 @@
+"""What a person is told when the service cannot be reached or refuses."""
+
+import pytest
+
+from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING
+from gpusupervisor.cli.failures import Place, failure
+
+HERE, THERE = Place(), Place("me@box")
+BUS = "org.freedesktop.DBus.Error."
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        (f"{BUS}ServiceUnknown", "it is not installed"),
+        ("org.freedesktop.systemd1.UnitMasked", "systemctl unmask gpusupervisor"),
+        ("org.freedesktop.systemd1.NoSuchUnit", "installed and not enabled"),
+        (f"{BUS}Spawn.ChildExited", "as the bus says"),
+        (f"{BUS}NoReply", "as the bus says"),
+        (f"{BUS}TimedOut", "as the bus says"),
+    ],
+)
+def test_a_service_that_does_not_answer_is_told_with_the_reason_and_how_to_start_it(name: str, part: str) -> None:
+    for place in (HERE, THERE):
+        told = failure(name, "as the bus says", place)
+        first, *_, last = str(told).splitlines()
+        assert told.exit_code == NOT_RUNNING
+        assert first == f"gpusupervisor is not running{place.there}."
+        assert part in str(told)
+        assert last == "Start it with: " + place.command("systemctl enable --now gpusupervisor")
+
+
+def test_another_machines_commands_are_run_there() -> None:
+    assert THERE.command("systemctl status x") == "ssh me@box systemctl status x"
+    assert HERE.command("systemctl status x") == "systemctl status x"
+
+
+def test_a_refusal_is_told_in_the_services_own_words() -> None:
+    told = failure("org.gpusupervisor1.Error.Busy", "a plan is being carried out", HERE)
+    assert (str(told), told.exit_code) == ("a plan is being carried out", FAILED)
+    told = failure(f"{BUS}AccessDenied", "polkit says no", HERE)
+    assert (str(told), told.exit_code) == ("polkit says no", NOT_ALLOWED)
+    assert str(failure("org.example.Odd", "", HERE)) == "org.example.Odd"
+
+
+def test_who_cannot_be_asked_for_a_password_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{BUS}InteractiveAuthorizationRequired"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    on_terminal = str(failure(name, "a password is needed", HERE))
+    assert on_terminal.startswith("a password is needed\n")
+    assert "sudo" in on_terminal
+    assert "pkttyagent --process" in on_terminal
+    remote = failure(name, "a password is needed", THERE)
+    assert "-H root@box" in str(remote)
+    assert remote.exit_code == NOT_ALLOWED
+
+
+def test_without_a_bus_the_way_to_one_is_told() -> None:
+    assert "No system bus to talk to (nothing there)" in HERE.no_bus(OSError("nothing there"))
+    assert "systemd-stdio-bridge" in THERE.no_bus(EOFError())
+    assert "it hung up" in THERE.no_bus(EOFError())
