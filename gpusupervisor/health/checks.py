@@ -11,7 +11,8 @@ from gpusupervisor.health.facts import Facts
 from gpusupervisor.health.hardware import check_drift, check_fans
 from gpusupervisor.health.helper import check_helper, check_polkit
 from gpusupervisor.health.memory import check_desktop, check_unattributed, check_unmanaged
-from gpusupervisor.health.models import check_model_directories, check_residency
+from gpusupervisor.health.model_checks import check_models
+from gpusupervisor.health.model_files import check_model_directories, check_residency
 from gpusupervisor.health.power import check_sleep
 from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
@@ -65,6 +66,11 @@ CHECKS = (
         "versions",
         lambda facts: check_versions(facts.engines),
         _ok("versions", "no engine has a version that is known to misbehave"),
+    ),
+    SelfCheckItem(
+        "models",
+        lambda facts: check_models(facts.engines),
+        _ok("models", "no model is partly in system memory for want of VRAM"),
     ),
     SelfCheckItem("unmanaged", check_unmanaged, _skipped("unmanaged", "no GPU is read now")),
     SelfCheckItem("unattributed", check_unattributed, _skipped("unattributed", "no GPU is read now")),

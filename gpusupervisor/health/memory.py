@@ -6,6 +6,7 @@ from gpusupervisor.arbitration.situation import GpuSituation
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.health.facts import Facts
+from gpusupervisor.models.fit import ceiling_of
 from gpusupervisor.quantities import format_bytes, format_duration
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.census import Holder
@@ -123,10 +124,9 @@ def _cost(facts: Facts, gpu: GpuSituation, held: int) -> str:
 
 def _lost_models(facts: Facts, gpu: GpuSituation, held: int) -> Iterator[str]:
     """Models that would fit if everybody gave what they can, and do not as long as this much is held."""
-    kept = sum(min(t.floor(gpu.uuid), t.holdings.get(gpu.uuid, 0)) for t in facts.situation.tenants_on[gpu.uuid])
-    with_it = gpu.total - facts.situation.reserve - kept - gpu.unattributed
-    with_it -= sum(each.used or 0 for each in gpu.unmanaged)
+    ceiling = ceiling_of(facts.situation, gpu.uuid)
+    without_it = min(ceiling.limit, ceiling.size + held)
     for engine in facts.engines.values():
         for model in engine.models:
-            if model.needs is not None and with_it < model.needs <= with_it + held:
+            if not model.remote and model.needs is not None and ceiling.size < model.needs <= without_it:
                 yield f"{harmless(model.name, 60)} of {engine.id}"

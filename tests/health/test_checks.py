@@ -20,7 +20,7 @@ from gpusupervisor.health.configuration import LISTED, check_configuration, chec
 from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.engines import check_engines
 from gpusupervisor.health.helper import check_helper
-from gpusupervisor.health.models import check_residency
+from gpusupervisor.health.model_files import check_residency
 from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
