@@ -95,7 +95,9 @@ def requests(situation: Situation, engine: str, gpu: str, model: Model, manners:
     tenant = situation.tenants[engine]
     needs = model.needs or 0
     held = sum(tenant.holdings.values())
-    own = needs if model.state == "loaded" and not model.spilled else model.held or 0
+    own = 0
+    if model.state == "loaded":
+        own = model.held or 0 if model.spilled else needs
     rank = tenant.working_priority  # it is idle now, and asks for room to work in
     beside = Request("make-room", gpu, engine, held - min(own, held) + needs, rank)
     instead = Request("make-room", gpu, engine, needs + min(held, tenant.floor(gpu)), rank)

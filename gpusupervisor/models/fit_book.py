@@ -3,7 +3,7 @@
 A thousand models cost a steady tick nothing: what decides is compared first, gauges with a dead band.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusupervisor.arbitration.eligibility import ANYBODY, objection
@@ -85,19 +85,49 @@ class FitBook:
         before = self._pages.get(engine)
         if before is not None and not moved and before.models is models and before.manners == manners:
             return before
-        asked: dict[Model, Fit] = {}  # many models of one size have one answer
-        fits = []
-        for model in models:
-            alike = Model(
-                "", model.state, needs=model.needs, held=model.held, spilled=model.spilled, remote=model.remote
-            )
-            if alike not in asked:
-                asked[alike] = fit_of(situation, engine, model, manners, self._ceilings)
-            fits.append(asked[alike])
+        by_need = self._by_need(situation, engine, [each.needs for each in models if _is_plain(each)], manners)
+        fits = [
+            by_need[model.needs]
+            if _is_plain(model) and model.needs is not None
+            else fit_of(situation, engine, model, manners, self._ceilings)
+            for model in models
+        ]
         found = tuple(fits)
         if before is not None and before.fits == found:
             found = before.fits
         return _Page(models, manners, found)
+
+    def _by_need(
+        self, situation: Situation, engine: str, needs: Sequence[int | None], manners: Manners
+    ) -> dict[int, Fit]:
+        """The fit of every need of a model that is not loaded.
+
+        What is so at both ends of a span of needs is so all over it, for who is asked grows with the need alone: a
+        thousand needs take as many plans as there are kinds of answers.
+        """
+        ordered = sorted({need for need in needs if need is not None})
+        fits: dict[int, Fit] = {}
+
+        def reckon(position: int) -> Fit:
+            need = ordered[position]
+            if need not in fits:
+                fits[need] = fit_of(situation, engine, Model("", "not-loaded", needs=need), manners, self._ceilings)
+            return fits[need]
+
+        spans = [(0, len(ordered) - 1)] if ordered else []
+        while spans:
+            low, high = spans.pop()
+            if reckon(low) == reckon(high):
+                fits.update(dict.fromkeys(ordered[low + 1 : high], fits[ordered[low]]))
+            elif high - low > 1:
+                middle = (low + high) // 2
+                spans += [(low, middle), (middle, high)]
+        return fits
+
+
+def _is_plain(model: Model) -> bool:
+    """Whether its need alone decides."""
+    return model.needs is not None and not model.remote and model.state not in ("loaded", "loading")
 
 
 def _basis_of(situation: Situation) -> _Basis:

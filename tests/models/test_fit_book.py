@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.models.catalogue import EngineModels
-from gpusupervisor.models.fit import Manners
+from gpusupervisor.models.fit import Manners, ceiling_of, fit_of
 from gpusupervisor.models.fit_book import BAND, FitBook
 from gpusupervisor.models.model import Model
 from tests.arbitration.builders import CARD, GIB, NOW, situation, tenant
@@ -63,3 +63,14 @@ def test_a_card_shows_its_ceiling_and_what_it_keeps_from_models() -> None:
     update(book, scene(), EngineModels((model("a", 23), model("b", 30))))
     assert book.cards[CARD].ceiling == 22 * GIB
     assert book.cards[CARD].summary.startswith("1 model fits within 24.00 GiB but not the 22.00 GiB")
+
+
+def test_each_of_many_models_has_the_fit_that_it_has_alone() -> None:
+    comfyui, other = tenant("comfyui", 8), tenant("other", 3, priority=10)
+    now = situation(tenant("ollama"), comfyui, other, free=4)
+    known = EngineModels(tuple(model(f"m{n}", n / 10) for n in range(1, 300)))
+    book = FitBook()
+    found = update(book, now, known)
+    ceilings = [ceiling_of(now, CARD)]
+    assert found == tuple(fit_of(now, "ollama", each, Manners(), ceilings) for each in known.models)
+    assert len({fit.detail for fit in found if fit.verdict == "after-release"}) >= 2  # type: ignore[attr-defined]
