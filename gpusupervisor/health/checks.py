@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from gpusupervisor.health.attribution import check_attribution, check_processes
 from gpusupervisor.health.configuration import check_configuration, check_declarations
 from gpusupervisor.health.driver import check_driver, check_gpus
-from gpusupervisor.health.engines import check_apis, check_engines
+from gpusupervisor.health.engine_apis import check_apis
+from gpusupervisor.health.engine_checks import check_engines
 from gpusupervisor.health.facts import Facts
 from gpusupervisor.health.hardware import check_drift, check_fans
 from gpusupervisor.health.helper import check_helper, check_polkit

@@ -1,80 +1,55 @@
-"""Engines: whether their APIs answer, and whether their versions are known to misbehave."""
+"""What is said of engines whose settings wait, are hidden, or are in force."""
 
-from typing import Any, get_args
-
-import pytest
+from dataclasses import replace
 
 from gpusupervisor.engines.setting import Setting
-from gpusupervisor.health.engines import SILENT_FOR, check_apis
-from gpusupervisor.health.versions import KNOWN, check_versions
-from gpusupervisor.state import Check
-from gpusupervisor.tenants.activity.verdict import Trouble
-from tests.arbitration.seen import doing, process
-from tests.health.builders import complains, engine, facts
+from gpusupervisor.health.engine_checks import check_engines
+from gpusupervisor.processes.privileged import Sight
+from gpusupervisor.state import Check, EngineStatus
+from tests.health.test_checks import says_everything
 
-TROUBLES = [trouble for trouble in get_args(Trouble) if trouble]
-
-
-def apis(trouble: str, lasted: int, held: float = 8, **more: Any) -> dict[str, Check]:
-    activity = doing("unknown", trouble=trouble, trouble_detail="its API answered nonsense")
-    holders = (process(7, held, "ollama"),) if held else ()
-    return {
-        check.id: check
-        for check in check_apis(
-            facts(
-                *holders,
-                tenants={"ollama": activity},
-                engines={"ollama": engine(**more)},
-                lasted={("api", "ollama", trouble): lasted},
-            )
-        )
-    }
+MISSING = Sight("missing")
+KEEP = Setting("OLLAMA_KEEP_ALIVE", "5m", "environment", "an idle model stays loaded for 5min")
+WAITING = replace(KEEP, pending="-1")
 
 
-def test_an_api_that_answers_is_well() -> None:
-    assert apis("", 0)["api-ollama"].state == "ok"
+def of_engine(sight: Sight = MISSING, **more: object) -> tuple[Check, ...]:
+    status = EngineStatus("ollama", "ollama", "Ollama", "http://127.0.0.1:11434", True, "0.33.0", "")
+    return check_engines({"ollama": replace(status, unit="ollama.service", **more)}, sight)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_an_api_that_does_not_answer_as_it_should_is_told_once_that_lasts(trouble: str) -> None:
-    assert apis(trouble, SILENT_FOR - 1)["api-ollama"].state == "ok"
-    check = apis(trouble, SILENT_FOR)["api-ollama"]
-    assert complains(check)
-    assert check.summary == "ollama: its API answered nonsense"
+def test_an_engine_whose_settings_are_in_force_is_ok() -> None:
+    (check,) = of_engine(settings=(KEEP,))
+    assert (check.id, check.state) == ("engine-ollama", "ok")
 
 
-def test_an_engine_that_does_not_run_has_no_such_check() -> None:
-    assert apis("unreachable", SILENT_FOR, held=0) == {}
+def test_of_an_engine_that_is_not_here_nothing_is_said() -> None:
+    assert of_engine() == ()
 
 
-def test_a_server_that_runs_without_vram_has_one() -> None:
-    settings = (Setting("OLLAMA_HOST", "127.0.0.1", "environment", ""),)
-    assert apis("unreachable", SILENT_FOR, held=0, settings=settings)["api-ollama"].state == "degraded"
+def test_what_waits_for_a_restart_is_named_with_the_command_that_brings_it() -> None:
+    (check,) = of_engine(settings=(WAITING,), hidden=("/etc/a.env",))
+    assert check.state == "degraded"
+    assert "OLLAMA_KEEP_ALIVE is configured and not in force" in check.summary
+    assert check.remedy == "systemctl restart ollama.service"
+    assert says_everything(check)
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "bad"),
-    [
-        ("ollama", "0.1.30", True),
-        ("ollama", "0.3.10", True),
-        ("ollama", "0.3.11", False),
-        ("ollama", "0.33.0-rc2", False),
-        ("vllm", "0.13.0", False),
-        ("vllm", "0.15.1", True),
-        ("vllm", "0.16.0", False),
-        ("ollama", "", False),
-        ("ollama", "main\x1b[31m", False),
-        ("comfyui", "0.1.30", False),
-    ],
-)
-def test_versions_that_are_known_to_misbehave_are_told(name: str, version: str, bad: bool) -> None:
-    checks = list(check_versions({"mine": engine(name, id="mine", version=version)}))
-    assert len(checks) == bad
-    for check in checks:
-        assert check.id == "version-mine"
-        assert complains(check)
-        assert version in check.summary
+def test_many_waiting_settings_are_not_all_named() -> None:
+    (check,) = of_engine(settings=tuple(replace(WAITING, name=f"S{number}") for number in range(9)))
+    assert "S3 and others is" in check.summary
+    assert "S4" not in check.summary
 
 
-def test_every_known_trouble_has_its_source() -> None:
-    assert all(trouble.source and trouble.impact and trouble.what for trouble in KNOWN)
+def test_files_that_systemd_has_not_read_yet_are_told() -> None:
+    (check,) = of_engine(settings=(KEEP,), needs_reload=True)
+    assert "ollama.service have changed" in check.summary
+    assert "daemon-reload" in check.remedy
+    assert says_everything(check)
+
+
+def test_what_could_not_be_read_is_named() -> None:
+    (check,) = of_engine(hidden=("the environment of its process", "/etc/a.env"))
+    assert "the environment of its process, /etc/a.env could not be read" in check.summary
+    assert says_everything(check)
+    assert of_engine(Sight("ok"), hidden=("the environment of its process",)) == (), "only not looked up yet"

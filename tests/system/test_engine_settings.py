@@ -120,5 +120,5 @@ def test_what_a_file_of_roots_says_is_known_of_the_running_process(engine: Machi
 def test_the_command_line_tool_shows_them_to_everybody(engine: Machine) -> None:
     wait_for(engine, "OLLAMA_NUM_PARALLEL", value="1")
     output = engine.output("gpusupervisorctl", "engine", "ollama", user=USER)
-    assert f"OLLAMA_NUM_PARALLEL = 1  ({SERVICE})" in output
+    assert f"OLLAMA_NUM_PARALLEL = 1  {SERVICE}" in output
     assert "ollama" in engine.output("gpusupervisorctl", "engines", user=USER)
