@@ -28,6 +28,6 @@ async def test_two_hours_of_faults(lonely_station: Station, monkeypatch: pytest.
         after, ticks = await footprint(), running.ticks - since
     assert_no_growth(before, after, objects=3000)
     figure("soak: two hours took", time.monotonic() - started, "s", 60)
-    figure("soak: growth in objects", after.objects - before.objects, "", 500)
-    figure("soak: growth in memory", (after.resident - before.resident) / (1 << 20), "MiB", 2)
+    figure("soak: growth in objects", after.objects - before.objects, "", 1000)
+    figure("soak: growth in memory", (after.resident - before.resident) / (1 << 20), "MiB", 8)
     figure("soak: real time of a tick, faults included", (time.monotonic() - started) / ticks * 1000, "ms", 20)

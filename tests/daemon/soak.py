@@ -24,6 +24,7 @@ from gpusupervisor.jobs import Report
 from gpusupervisor.simulation.daemon import AnybodyMay
 from gpusupervisor.simulation.nvml import CardWorld, SimulatedGpu, installed
 from gpusupervisor.supervisor import Supervisor
+from gpusupervisor.telemetry.store import BATCH_ROWS, Store
 from tests.daemon.conftest import hang_up
 from tests.daemon.observer import CallFailed, Observer, observer_of
 from tests.daemon.station import Engine, Station
@@ -60,6 +61,8 @@ class Footprint:
     objects: int
     resident: int
     """Bytes."""
+    rows: int
+    """Of telemetry, on their way to the disk."""
 
 
 async def footprint() -> Footprint:
@@ -70,8 +73,10 @@ async def footprint() -> Footprint:
 
 def _footprint(tasks: int) -> Footprint:
     gc.collect()
+    objects = gc.get_objects()
+    rows = sum(len(each._points) + len(each._events) for each in objects if isinstance(each, Store))
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return Footprint(len(os.listdir("/proc/self/fd")), tasks, len(gc.get_objects()), resident)
+    return Footprint(len(os.listdir("/proc/self/fd")), tasks, len(objects), resident, rows)
 
 
 class LeapingClock(SystemClock):
@@ -243,4 +248,5 @@ def assert_no_growth(before: Footprint, after: Footprint, objects: int) -> None:
     assert after.descriptors <= before.descriptors + 2, (before, after)
     assert after.tasks <= before.tasks + 2, (before, after)
     assert after.objects <= before.objects + objects, (before, after)
+    assert after.rows <= 2 * BATCH_ROWS, (before, after)
     assert after.resident <= before.resident + (16 << 20), (before, after)
