@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.conftest import Report
 from tests.daemon.conftest import lonely_station
-from tests.daemon.soak import assert_no_growth, footprint, soak
+from tests.daemon.soak import assert_no_growth, soak
 from tests.daemon.station import Station
 
 __all__ = ["lonely_station"]
@@ -22,10 +22,10 @@ async def test_two_hours_of_faults(lonely_station: Station, monkeypatch: pytest.
     started = time.monotonic()
     async with soak(lonely_station, monkeypatch) as running:
         await running.cycle(CYCLE)
-        before, since = await footprint(), running.ticks
+        before, since = await running.footprint(), running.ticks
         while running.virtual < TWO_HOURS:
             await running.cycle(CYCLE)
-        after, ticks = await footprint(), running.ticks - since
+        after, ticks = await running.footprint(), running.ticks - since
     assert_no_growth(before, after, objects=3000)
     figure("soak: two hours took", time.monotonic() - started, "s", 60)
     figure("soak: growth in objects", after.objects - before.objects, "", 1000)

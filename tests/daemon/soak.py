@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
@@ -115,6 +115,15 @@ class Soak:
             while self.ticks < wanted:
                 self._ticked.clear()
                 await self._ticked.wait()
+
+    async def footprint(self) -> Footprint:
+        """The least of a few moments: what comes and goes with a request does not count."""
+        seen = []
+        for _ in range(5):
+            seen.append(await footprint())
+            await self.let_pass(2)
+        least = zip(*map(astuple, seen), strict=True)
+        return Footprint(*map(min, least))
 
     async def cycle(self, ticks: int) -> None:
         """Everything that can go wrong, once, over so many ticks."""
