@@ -67,8 +67,8 @@ lint: .venv/.stamp ## ruff and mypy --strict
 	@.venv/bin/mypy
 
 .PHONY: test
-test: .venv/.stamp ## unit, property, bus and system tests
-	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadgroup $(PYTEST_ARGS)
+test: .venv/.stamp build/wheels/.stamp ## unit, property, bus and system tests
+	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: .venv/.stamp ## the project's figures, as a table
