@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpusupervisor import __version__
@@ -26,6 +26,8 @@ from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.hardware_client import HardwareClient
+from gpusupervisor.health.look_around import Roots, look_around
+from gpusupervisor.health.surroundings import Surroundings as Around
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.health import DriverUpgraded
@@ -157,6 +159,7 @@ class Daemon:
             tasks,
             Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
+            look_around=self._look_around,
             residency=parts.residency,
             telemetry=parts.telemetry,
         )
@@ -200,6 +203,12 @@ class Daemon:
             self._telemetry.note(event)
         if self._bus is not None:
             self._bus.emit(event)
+
+    async def _look_around(self) -> Around:
+        """What the self-checks want to know of the system."""
+        roots = Roots(sysfs_pci=self._surroundings.sysfs_root)
+        seen = await asyncio.to_thread(look_around, roots, self._clock.now())
+        return seen if self._bus is None else replace(seen, polkit=await self._bus.authority_seen())
 
     def _show_job(self, job: Job) -> None:
         if self._telemetry is not None:

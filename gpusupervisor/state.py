@@ -35,6 +35,8 @@ class Check:
     """What is broken, in one sentence."""
     impact: str = ""
     remedy: str = ""
+    since: int = 0
+    """When it came into this state, in microseconds of the domain clock; 0 when that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,9 @@ class Controller(Warmer, Protocol):
 
     async def release(self, tenant: str) -> PlanResult:
         """Ask one tenant for all it can give back on every GPU."""
+
+    async def check(self) -> tuple[Check, ...]:
+        """Run every self-check now, those too that are dear; a run that has just ended is not repeated."""
 
     async def reload(self) -> None:
         """Read the configuration again. With errors in it, InvalidConfiguration is raised and nothing has changed."""

@@ -28,20 +28,8 @@ from gpusupervisor.errors import (
     SupervisorError,
     WontFit,
 )
-from gpusupervisor.health.checks import (
-    check_configuration,
-    check_declarations,
-    check_drift,
-    check_driver,
-    check_fans,
-    check_gpus,
-    check_helper,
-    check_residency,
-    check_telemetry,
-    check_tenants,
-)
-from gpusupervisor.health.engine_checks import check_engines
-from gpusupervisor.health.model_checks import check_models
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.health.self_check import LookAround, SelfCheck, nothing_around
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
@@ -55,7 +43,7 @@ from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
-from gpusupervisor.state import State
+from gpusupervisor.state import Check, State
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
@@ -93,19 +81,22 @@ class Supervisor:
         tasks: asyncio.TaskGroup,
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
+        look_around: LookAround = nothing_around,
         residency: ResidencyKeeper | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls. residency: knows what is in RAM of models' files. telemetry: None
-        stores nothing.
+        controls: tells what the helper controls. look_around: for the self-checks, dear and off the event loop.
+        residency: knows what is in RAM of models' files. telemetry: None stores nothing.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._self_check = SelfCheck(clock, tasks.create_task, look_around)
+        self._checks: tuple[Check, ...] = ()
         self._residency = residency or ResidencyKeeper(clock)
         self._autotuner = autotuner
         self._observatory = observatory
@@ -229,6 +220,12 @@ class Supervisor:
         why = f"an autotune of {situation.gpus[gpu].name} has it work"
         return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
 
+    async def check(self) -> tuple[Check, ...]:
+        """Run every self-check now; see `Controller`."""
+        await self._self_check.look()
+        await self.shown()
+        return self._checks
+
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
         fresh = await asyncio.to_thread(self._load)
@@ -260,6 +257,7 @@ class Supervisor:
     def abandon_plans(self) -> None:
         """Stop what is being carried out: nothing more is asked of anybody."""
         self._arbiter.abandon()
+        self._self_check.close()
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
@@ -295,19 +293,25 @@ class Supervisor:
         engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
-        checks = (
-            check_driver(seen.sample),
-            *check_gpus(seen.sample),
-            *check_configuration(self._configuration.problems, self._refused),
-            *check_declarations(self._observatory.declaration_problems()),
-            *check_tenants(situation, seen.activities, reloaded),
-            check_helper(self._observatory.sight(), seen.census),
-            *check_engines(engines, self._observatory.sight()),
-            check_telemetry(self._telemetry.status),
-            *check_fans(controls),
-            *check_drift(controls),
-            *check_models(engines),
-            check_residency(residencies),
+        checks = self._checks = self._self_check.run(
+            Facts(
+                now=situation.now,
+                sample=seen.sample,
+                census=seen.census,
+                situation=situation,
+                definitions=seen.definitions,
+                activities=seen.activities,
+                engines=engines,
+                controls=controls,
+                sight=self._observatory.sight(),
+                settings=self._configuration.settings,
+                problems=self._configuration.problems,
+                refused=self._refused,
+                declaration_problems=self._observatory.declaration_problems(),
+                reloaded=reloaded,
+                residencies=residencies,
+                telemetry=self._telemetry.status,
+            )
         )
         automatic = self._automatic.on
         return State(

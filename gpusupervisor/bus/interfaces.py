@@ -198,6 +198,8 @@ HEALTH = Interface(
         Property("Summary", "s"),
         Property("Checks", "aa{sv}", "invalidates"),
     ),
+    methods=(method("Check", outputs="checks:aa{sv}"),),
+    signals=(signal("Changed", "id:s old:s new:s check:a{sv}"),),
 )
 
 TELEMETRY = Interface(

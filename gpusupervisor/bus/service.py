@@ -24,6 +24,7 @@ from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
 from gpusupervisor.bus.telemetry_methods import TelemetryMethods
 from gpusupervisor.bus.views import (
+    changed_checks,
     dead_band,
     engine_view,
     gpu_view,
@@ -36,6 +37,7 @@ from gpusupervisor.bus.warm_methods import WarmMethods
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
@@ -65,6 +67,7 @@ class BusService:
         self._version = version
         self._state = starting()
         self._realtime = SteadyRealtime(clock)
+        self._authority = authority
         admission = Admission(authority)
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
         self._jobs = jobs
@@ -110,11 +113,11 @@ class BusService:
 
     def publish(self, state: State) -> None:
         """Show a new state; listeners are told of what changed."""
-        self._state = state
+        before, self._state = self._state, state
         self._realtime.refresh()
         server = self._server
         server.update(names.ROOT, interfaces.MANAGER, manager_view(state, self._version))
-        server.update(names.HEALTH_PATH, interfaces.HEALTH, health_view(state))
+        server.update(names.HEALTH_PATH, interfaces.HEALTH, health_view(state, self._realtime))
         tenants = {names.tenant_path(id_): id_ for id_ in state.definitions}
         self._show(
             names.TENANTS_PATH,
@@ -135,6 +138,8 @@ class BusService:
         )
         self._show_jobs()
         server.flush(dead_band(state))
+        for body in changed_checks(before.checks, state.checks, self._realtime):
+            server.emit(names.HEALTH_PATH, interfaces.HEALTH, "Changed", body)
 
     def show_job(self, job: Job) -> None:
         """Show a job that is new or has changed; of its end listeners are told at once."""
@@ -160,6 +165,10 @@ class BusService:
         else:
             self._server.emit(path, interfaces.PROFILE, member, body)
 
+    async def authority_seen(self) -> PolkitSeen:
+        """How it is with who decides what callers may."""
+        return await self._authority.seen()
+
     async def wait_lost(self) -> str:
         """Waits until the connection or the name is lost, and says which: there is no way on but to exit."""
         return await self._presence.wait_lost()
@@ -177,7 +186,8 @@ class BusService:
         export(names.TENANTS_PATH, interfaces.TENANTS, {**self._methods.tenants(), **processes.tenants()})
         engines = {**self._methods.engines(), **self._model_methods.engines(), **self._warm_methods.engines()}
         export(names.ENGINES_PATH, interfaces.ENGINES, engines)
-        export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
+        shown = health_view(self._state, self._realtime)
+        export(names.HEALTH_PATH, interfaces.HEALTH, self._methods.health(), shown)
         export(names.TELEMETRY_PATH, interfaces.TELEMETRY, self._telemetry_methods.telemetry())
         export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
 

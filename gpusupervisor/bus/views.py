@@ -1,6 +1,6 @@
 """Pure functions from the published state to the properties of each object, by their D-Bus names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from dbus_fast import Variant
 
@@ -197,20 +197,35 @@ def _setting(setting: Setting) -> Details:
     )
 
 
-def health_view(state: State) -> Values:
+def health_view(state: State, realtime: Realtime) -> Values:
     """Properties of the health object."""
     return {
         "State": overall(state.checks),
         "Summary": summary(state.checks),
-        "Checks": [_check(check) for check in state.checks],
+        "Checks": [check_details(check, realtime) for check in state.checks],
     }
 
 
-def _check(check: Check) -> Details:
+def changed_checks(before: Sequence[Check], now: Sequence[Check], realtime: Realtime) -> Iterator[list[object]]:
+    """The bodies of the signal Changed; none for the first checks there are."""
+    known = {check.id: check.state for check in before}
+    if not known:
+        return
+    for check in now:
+        was = known.pop(check.id, "")
+        if was != check.state:
+            yield [check.id, was, check.state, check_details(check, realtime)]
+    for gone, was in known.items():
+        yield [gone, was, "", {}]
+
+
+def check_details(check: Check, realtime: Realtime) -> Details:
+    """One self-check."""
     return details(
         id=("s", check.id),
         state=("s", check.state),
         summary=("s", check.summary),
         impact=("s", check.impact),
         remedy=("s", check.remedy),
+        since=("t", realtime(check.since)),
     )

@@ -129,6 +129,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "ReleaseStarted": ("plan_id", "plan"),
     "ReleaseStep": ("plan_id", "tenant", "outcome", "freed", "details"),
     "ReleaseFinished": ("plan_id", "outcome", "freed", "details"),
+    "Changed": ("id", "old", "new", "check"),
     "Finished": ("state", "detail", "result"),
     "Alert": ("cause", "text"),
     "DriftDetected": ("item", "details"),

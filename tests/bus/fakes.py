@@ -12,12 +12,14 @@ from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmedUp, WarmStep
 from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.state import Check
 from gpusupervisor.tenants.hypothetical import Recognised
 from tests.bus.builders import make_plan, make_result
 
@@ -83,6 +85,11 @@ class FakeController:
             return None
 
         return work
+
+    async def check(self) -> tuple[Check, ...]:
+        self._note("check")
+        await self.gate.wait()
+        return (Check("driver", "ok", "driver 580 answers", since=4_000_000_000),)
 
     async def reload(self) -> None:
         self._note("reload")
@@ -176,6 +183,9 @@ class FixedAuthority:
         if not self.allow:
             raise DBusError(ErrorType.ACCESS_DENIED, "no")
 
+    async def seen(self) -> PolkitSeen:
+        return PolkitSeen("answers")
+
 
 Mood = Literal["allow", "deny", "challenge", "hang", "error", "odd"]
 
@@ -199,6 +209,8 @@ class FakePolkit:
 
     def _take(self, message: Message) -> Message | bool:
         if message.message_type is not MessageType.METHOD_CALL:
+            return False
+        if message.member == "Ping" and self.mood != "hang":
             return False
         self.received.append(message)
         self.arrived.set()

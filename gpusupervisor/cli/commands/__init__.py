@@ -17,6 +17,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "models": ("models", "load", "unload"),
     "warm": ("warm",),
     "autotune": ("autotune",),
+    "verify": ("verify",),
     "jobs": ("jobs", "job", "cancel"),
     "monitor": ("monitor",),
 }
