@@ -147,7 +147,10 @@ def json_properties(name: str) -> Iterator[str]:
     """The properties of an interface as keys."""
     for member in interface(name)[1]:
         if member.node.tag == "property":
-            kind, text = json_type(member.node.attrib["type"]), "\n\n".join(in_json(p) for _, p in paragraphs(member.text))
+            kind, text = (
+                json_type(member.node.attrib["type"]),
+                "\n\n".join(in_json(p) for _, p in paragraphs(member.text)),
+            )
             if "null" in text and kind == "number":
                 kind = "number or null"
             yield f"*{snake(member.name)}* ({kind})"
