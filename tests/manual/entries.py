@@ -30,7 +30,7 @@ def is_option(argument: Argument) -> bool:
 
 
 def _value(argument: Argument) -> str:
-    if argument.settings.get("action") == "store_true":
+    if "action" in argument.settings:
         return ""
     if choices := argument.settings.get("choices"):
         return "|".join(f"*{each}*" for each in choices)

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from gpusupervisor.cli.completion.lines import as_bash_inserts, read
 
 BREAKS = " \t\n\"'@><=;|&(:"
-NASTY = ("my model", "it's", 'say "hi"', "$(touch x)", "`touch x`", "qwen3:8b", "a\\b", "x;y", "日本", "~me", "#1", "*", "a=b@c", "!!")  # fmt: skip
+NASTY = (
+    "my model", "it's", 'say "hi"', "$(touch x)", "`touch x`", "qwen3:8b", "a\\b", "x;y", "日本", "~me", "#1", "*",
+    "a=b@c", "!!",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ async def test_the_service_is_never_started(tmp_path: Path) -> None:
     (tmp_path / "services/org.gpusupervisor1.service").write_text(
         f"[D-BUS Service]\nName=org.gpusupervisor1\nExec=/bin/touch {trace}\n"
     )
-    bus = PrivateBus(PERMISSIVE.replace("<policy", f"<servicedir>{tmp_path}/services</servicedir><policy", 1))
+    could = f'<servicedir>{tmp_path}/services</servicedir><limit name="service_start_timeout">300</limit>'
+    bus = PrivateBus(PERMISSIVE.replace("<policy", f"{could}<policy", 1))
     try:
         shown = await bus.run(*COMMAND, "complete", "zsh", "--", "release", "")
         assert (shown.status, shown.output, shown.errors) == (0, "", "")

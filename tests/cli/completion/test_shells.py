@@ -77,9 +77,10 @@ async def typed(request: pytest.FixtureRequest, bus: PrivateBus, stand_in: Path,
     shell = str(request.param)
     need(shell)
     home = str(tmp_path)
+    environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "HOME": home, "ZDOTDIR": home, "TERM": "xterm"}
     terminal = await PseudoTerminal.run(
         "env", f"--chdir={home}", f"PATH={stand_in.parent}:/usr/bin:/bin", *command(shell, tmp_path),
-        environment={"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "HOME": home, "ZDOTDIR": home, "TERM": "xterm"}, columns=200,
+        environment=environment, columns=200,
     )  # fmt: skip
     await terminal.wait_for(READY)
     given = tmp_path / "given"
