@@ -10,6 +10,7 @@ from gpusupervisor.jobs import Job, Jobs
 from tests.bus.builders import FakeClock, make_controls, make_state
 from tests.bus.conftest import PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
+from tests.bus.test_telemetry import FakeTelemetry
 from tests.cli.conftest import authority, bus, controller, ctl, hardware
 from tests.cli.labour import Labour
 
@@ -32,10 +33,12 @@ async def service(
     hardware: FakeHardware,
     authority: FixedAuthority,
 ) -> AsyncIterator[BusService]:
-    """A card, tenants, a profile, and job 1, which runs."""
+    """A card, tenants, a profile, telemetry, and job 1, which runs."""
     shown = Shown()
     jobs = Jobs(FakeClock(), shown)
-    one = await BusService.start(bus.address, controller, hardware, jobs, "1.2.3", FakeClock(), lambda _bus: authority)
+    one = await BusService.start(
+        bus.address, controller, hardware, jobs, "1.2.3", FakeClock(), lambda _bus: authority, FakeTelemetry()
+    )
     shown.service = one
     one.publish(replace(make_state(), controls=make_controls()))
     labour = Labour()

@@ -12,7 +12,7 @@ from tests.bus.conftest import PrivateBus, need
 from tests.manual.entries import every_command
 from tests.manual.pages import SOURCES, examples
 
-RUN = ("busctl", "gdbus", "gpusupervisorctl", "GPU=")
+RUN = ("busctl", "gdbus call", "gpusupervisorctl", "GPU=", "telemetry=")
 ENDS_WITH = {"gpusupervisorctl health": (0, 1), "gpusupervisorctl plan": (0, 1)}
 SCRIPTS = [
     pytest.param(text, id=f"{name}-{number}")
@@ -42,7 +42,7 @@ async def test_what_is_to_be_typed_works(text: str, bus: PrivateBus, service: Bu
         need("gdbus" if line.startswith("gdbus") else "busctl")
         if "| jq" in line and shutil.which("jq") is None:
             line = line.partition("| jq")[0]  # noqa: PLW2901  (the rest cannot be run here)
-        if line.startswith("GPU="):
+        if re.match(r"\w+=", line):
             variables = f"{line}; "
         script = f"PATH={program.parent}:$PATH; set -o pipefail; {variables}{line}"
         shown = await bus.run("bash", "-c", script)

@@ -72,6 +72,13 @@ def test_units_and_journal_lead_to_pages_that_there_are() -> None:
     assert named <= SOURCES.keys()
 
 
+def test_the_readme_leads_to_every_page_and_only_to_what_is_there() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    links = {link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link}
+    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+    assert {str(path.relative_to(REPOSITORY)) for path in SOURCES.values()} <= links
+
+
 def test_an_unknown_line_of_a_source_is_an_error() -> None:
     with pytest.raises(SystemExit, match="@interfaces"):
         list(expander().expand("@interfaces Manager"))
