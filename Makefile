@@ -80,7 +80,7 @@ lint: .venv/.stamp ## ruff and mypy --strict
 
 .PHONY: test
 test: .venv/.stamp ## unit, property, bus and system tests
-	@.venv/bin/pytest --ignore=tests/benchmarks $(PYTEST_ARGS)
+	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadgroup $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: .venv/.stamp ## the project's figures, as a table

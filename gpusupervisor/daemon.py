@@ -138,7 +138,7 @@ class Daemon:
         )
         hidden, units = PrivilegedClient(self._clock), UnitClient()
         processes = ProcessReader(privileged=hidden)
-        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units.declared)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
         residency = ResidencyKeeper(self._clock)
         return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
@@ -176,7 +176,7 @@ class Daemon:
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
-            parts.units.follow_for_ever(bus.connection),
+            parts.units.follow_for_ever(bus.connection, supervisor.shown),
         )
         background = [tasks.create_task(work) for work in works]
         try:

@@ -46,6 +46,12 @@ class EngineStatus:
     detail: str
     """Why it is not reachable; empty when it is."""
     settings: tuple[Setting, ...] = ()
+    unit: str = ""
+    """The system unit that runs it; empty when none does, or none is known."""
+    hidden: tuple[str, ...] = ()
+    """What may say more of its settings and could not be read."""
+    needs_reload: bool = False
+    """Its unit's files have changed since systemd read them."""
     models: tuple[Model, ...] = ()
 
 

@@ -40,6 +40,7 @@ from gpusupervisor.health.checks import (
     check_telemetry,
     check_tenants,
 )
+from gpusupervisor.health.engine_checks import check_engines
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
@@ -264,6 +265,7 @@ class Supervisor:
             *check_declarations(self._observatory.declaration_problems()),
             *check_tenants(situation, seen.activities, reloaded),
             check_helper(self._observatory.sight(), seen.census),
+            *check_engines(engines, self._observatory.sight()),
             check_telemetry(self._telemetry.status),
             *check_fans(controls),
             *check_drift(controls),

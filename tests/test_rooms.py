@@ -28,9 +28,10 @@ STOREYS = (
         "bus",
         "privileged_client",
         "hardware_client",
-        "unit_client",
         "autotune_hardware",
         "autotuner",
+        "unit_client",
+        "engine_discovery",
         "control_answers",
         "observatory",
         "helper_call",
@@ -47,7 +48,7 @@ PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", 
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
                       "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
-                      "tenants.definition", "tenants.schema"}  # fmt: skip
+                      "tenants.definition", "tenants.schema", "engines.variables"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

@@ -90,6 +90,8 @@ ENGINE = Interface(
         Property("Reachable", "b"),
         Property("Version", "s"),
         Property("Detail", "s"),
+        Property("Unit", "s"),
+        Property("Settings", "aa{sv}", "invalidates"),
     ),
 )
 

@@ -8,6 +8,7 @@ from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.wire import details
+from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.summary import overall, summary
 from gpusupervisor.state import Check, State
@@ -169,7 +170,19 @@ def engine_view(state: State, engine: str) -> Values:
         "Reachable": status.reachable,
         "Version": status.version,
         "Detail": status.detail,
+        "Unit": status.unit,
+        "Settings": [_setting(setting) for setting in status.settings],
     }
+
+
+def _setting(setting: Setting) -> Details:
+    return details(
+        name=("s", setting.name),
+        value=("s", setting.value),
+        source=("s", setting.source),
+        meaning=("s", setting.meaning),
+        pending=("s", setting.pending),
+    )
 
 
 def health_view(state: State) -> Values:

@@ -69,6 +69,11 @@ def tenants(objects: Mapping[str, Interfaces]) -> list[Shape]:
     return _each(objects, "Tenant")
 
 
+def engines(objects: Mapping[str, Interfaces]) -> list[Shape]:
+    """`engines`: every engine, whether it runs or not."""
+    return _each(objects, "Engine")
+
+
 def health(objects: Mapping[str, Interfaces]) -> Shape:
     """`health`: state, summary, and every check."""
     return _each(objects, "Health")[0]

@@ -8,6 +8,7 @@ from gpusupervisor.cli.registry import Command
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "status": ("status",),
     "tenants": ("tenants", "tenant"),
+    "engines": ("engines", "engine"),
     "memory": ("plan", "make-room", "release"),
     "definitions": ("cat", "edit", "lint"),
     "service": ("automatic", "reload", "health"),
