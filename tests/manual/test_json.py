@@ -19,12 +19,32 @@ PAGE = "gpusupervisorctl-json.5"
 WITHOUT_JSON = {"edit"}
 PROFILE = "{profile}"
 RUNS: Mapping[str, tuple[str, ...]] = {
-    "status": (), "tenants": (), "tenant": ("ollama",), "plan": ("ollama",), "make-room": ("ollama",),
-    "release": ("comfyui",), "health": (), "fans": (), "profile": (), "profile try": (PROFILE,),
-    "profile confirm": (), "profile revert": (),
-    "profile apply": (PROFILE,), "profile reset": (), "jobs": (), "job": ("1",), "cancel": ("1",), "warm": (),
-    "autotune": ("GPU", "ollama", "--model", "x"), "cat": ("ollama",), "lint": (), "automatic": ("on",), "reload": (),
-}  # fmt: skip
+    "status": (),
+    "tenants": (),
+    "tenant": ("ollama",),
+    "plan": ("ollama",),
+    "make-room": ("ollama",),
+    "release": ("comfyui",),
+    "engines": (),
+    "engine": ("ollama",),
+    "health": (),
+    "fans": (),
+    "profile": (),
+    "profile try": (PROFILE,),
+    "profile confirm": (),
+    "profile revert": (),
+    "profile apply": (PROFILE,),
+    "profile reset": (),
+    "jobs": (),
+    "job": ("1",),
+    "cancel": ("1",),
+    "warm": (),
+    "autotune": ("GPU", "ollama", "--model", "x"),
+    "cat": ("ollama",),
+    "lint": (),
+    "automatic": ("on",),
+    "reload": (),
+}
 """How each command is run so that it prints its JSON."""
 BY_NAME = {"tenant_holdings", "holdings"}
 """Objects whose keys are names that others chose."""
@@ -62,7 +82,9 @@ def keys(value: Any) -> Iterator[str]:
 
 
 def test_every_command_has_a_section_and_no_other() -> None:
-    assert SECTIONS.keys() == {name for name, _ in every_command()} - WITHOUT_JSON
+    known = {name for name, _ in every_command()} - WITHOUT_JSON
+    assert known - SECTIONS.keys() == set(), f"{PAGE} does not say what these commands print"
+    assert SECTIONS.keys() - known == set(), f"{PAGE} has sections of commands that are not there"
 
 
 @pytest.mark.parametrize("name", [name for name, _ in every_command() if name not in WITHOUT_JSON | {"monitor"}])
