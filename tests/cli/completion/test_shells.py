@@ -63,7 +63,7 @@ def command(shell: str, folder: Path) -> tuple[str, ...]:
             return ("bash", "--noprofile", "--rcfile", str(start), "-i")
         case "zsh":
             (folder / ".zshrc").write_text(
-                f"fpath=({SCRIPTS} $fpath); autoload -Uz compinit; compinit -u -D; unsetopt zle_bracketed_paste\n"
+                f"fpath=({SCRIPTS} $fpath); autoload -Uz compinit; compinit -u -D; unset zle_bracketed_paste\n"
                 f"PS1='{READY}'\n"
             )
             return ("zsh", "-d", "-i")
