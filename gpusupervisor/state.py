@@ -9,8 +9,11 @@ from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.jobs import Work
+from gpusupervisor.models.fit import Fit
+from gpusupervisor.models.fit_book import CardFit
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import Residency
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
@@ -53,6 +56,14 @@ class EngineStatus:
     needs_reload: bool = False
     """Its unit's files have changed since systemd read them."""
     models: tuple[Model, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    """Of the models, in their order."""
+    models_problem: str = ""
+    """What is not known of its models, and why; empty when nothing is unknown."""
+    capabilities: tuple[str, ...] = ()
+    """What can be done with its models by name: "list", "resident", "load", "unload"."""
+    limits: tuple[str, ...] = ()
+    """What cannot, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,8 @@ class State:
     """By GPU: the plan that is being executed."""
     controls: Controls = field(default_factory=Controls)
     """What the helper controls."""
+    cards: Mapping[str, CardFit] = field(default_factory=dict)
+    """By GPU: what it could ever offer to one more model."""
     residencies: Mapping[str, Residency] = field(default_factory=dict)
     """By tenant: what is in RAM of its models' files, for those whose definition says where they are."""
 
@@ -110,6 +123,16 @@ class Controller(Warmer, Protocol):
 
     async def set_automatic(self, enabled: bool) -> None:
         """Act by itself, or only observe."""
+
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        """The work of having an engine load a model, to be run as a job.
+
+        needs: bytes of VRAM that it needs; 0: what is known. Raises NoSuchEngine, NoSuchModel, EngineUnreachable,
+        NotSupported, Busy, WontFit or Blocked before anything is done.
+        """
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        """Have an idle engine unload a model, and measure."""
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""

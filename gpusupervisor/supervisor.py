@@ -41,10 +41,15 @@ from gpusupervisor.health.checks import (
     check_tenants,
 )
 from gpusupervisor.health.engine_checks import check_engines
+from gpusupervisor.health.model_checks import check_models
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
+from gpusupervisor.least_held import LeastHeld
+from gpusupervisor.load_books import LoadBooks
+from gpusupervisor.model_keeper import ModelKeeper
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.residency_keeper import ResidencyKeeper
@@ -112,6 +117,10 @@ class Supervisor:
         self._arbiter = Arbiter(
             self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
         )
+        self._least = LeastHeld(self._telemetry, clock)
+        books = LoadBooks(self._residency, self._telemetry)
+        spawn = tasks.create_task
+        self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -137,6 +146,8 @@ class Supervisor:
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
         state = self._state(seen, situation, assessments)
+        if self._automatic.on:
+            self._models.reload_spilled(seen, situation)
         self._chronicle.observe(state)
         self._telemetry.observe(state)
         return state
@@ -187,6 +198,25 @@ class Supervisor:
         if result.steps[0].outcome not in ("freed", "partial"):
             raise shortcoming(result)
         return result
+
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        """The work of having an engine load a model; see `Controller`."""
+        self._require_gpus(self._situation)
+        return self._models.load_work(engine, model, needs)
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        """Have an idle engine unload a model, and measure; see `Controller`."""
+        result = await self._models.unload_model(engine, model)
+        await self.shown()
+        return result
+
+    async def watch_least_for_ever(self) -> None:
+        """Know in the background what tenants hold at the least."""
+        await self._least.keep_up_for_ever(lambda: self._situation)
+
+    async def close(self) -> None:
+        """End what is under way in the background."""
+        await self._models.close()
 
     async def autotune(self, gpu: str, wish: TuningWish) -> Work:
         """The work of a sweep, when it can be made now; see `Controller`."""
@@ -255,7 +285,8 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
-        engines = self._residency.engines(self._observatory.engines(seen), seen.definitions, seen.activities)
+        engines = self._models.dress(self._observatory.engines(seen), seen, situation)
+        engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
         checks = (
@@ -269,6 +300,7 @@ class Supervisor:
             check_telemetry(self._telemetry.status),
             *check_fans(controls),
             *check_drift(controls),
+            *check_models(engines),
             check_residency(residencies),
         )
         automatic = self._automatic.on
@@ -286,6 +318,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
+            cards=self._models.cards,
         )
 
     def _needs_driver(self) -> bool:

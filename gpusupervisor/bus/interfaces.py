@@ -75,6 +75,9 @@ ENGINES = Interface(
     methods=(
         method("List", outputs="engines:as"),
         method("Get", "engine:s", "properties:a{sv}"),
+        method("Models", "engine:s", "models:aa{sv}"),
+        method("LoadModel", "engine:s model:s", "job:o"),
+        method("UnloadModel", "engine:s model:s", "result:a{sv}"),
         method("WarmPlan", outputs="models:aa{sv}"),
         method("WarmModel", "engine:s model:s", "job:o"),
     ),
@@ -82,7 +85,11 @@ ENGINES = Interface(
 
 ENGINE = Interface(
     f"{BUS_NAME}.Engine",
-    methods=(method("WarmModel", "model:s options:a{sv}", "job:o"),),
+    methods=(
+        method("LoadModel", "model:s options:a{sv}", "job:o"),
+        method("UnloadModel", "model:s", "result:a{sv}"),
+        method("WarmModel", "model:s options:a{sv}", "job:o"),
+    ),
     properties=(
         Property("Id", "s", "const"),
         Property("Engine", "s"),
@@ -92,6 +99,10 @@ ENGINE = Interface(
         Property("Detail", "s"),
         Property("Unit", "s"),
         Property("Settings", "aa{sv}", "invalidates"),
+        Property("Models", "aa{sv}", "invalidates"),
+        Property("ModelsProblem", "s"),
+        Property("Capabilities", "as"),
+        Property("Limits", "as"),
     ),
 )
 
@@ -116,6 +127,8 @@ GPU = Interface(
         Property("TenantHoldings", "a{st}", gauge=True),
         Property("Reservations", "aa{sv}", "invalidates", gauge=True),
         Property("Plan", "s"),
+        Property("Ceiling", "t", gauge=True),
+        Property("FitSummary", "s"),
     ),
 )
 

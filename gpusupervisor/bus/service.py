@@ -15,6 +15,7 @@ from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.job_views import finished_body, job_view
 from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.methods import Methods
+from gpusupervisor.bus.model_methods import ModelMethods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
@@ -67,6 +68,7 @@ class BusService:
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
         self._jobs = jobs
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
+        self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
         self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
@@ -121,7 +123,7 @@ class BusService:
         self._show(
             names.ENGINES_PATH,
             {path: {interfaces.ENGINE: engine_view(state, id_)} for path, id_ in engines.items()},
-            lambda path: {interfaces.ENGINE: self._warm_methods.engine(engines[path])},
+            lambda path: {interfaces.ENGINE: self._engine_handlers(engines[path])},
         )
         gpus = {names.gpu_path(gpu.identity.uuid): gpu for gpu in state.sample.gpus}
         self._show(
@@ -169,7 +171,8 @@ class BusService:
         export = self._server.export
         export(names.ROOT, interfaces.MANAGER, self._methods.manager(), manager_view(self._state, self._version))
         export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
-        export(names.ENGINES_PATH, interfaces.ENGINES, {**self._methods.engines(), **self._warm_methods.engines()})
+        engines = {**self._methods.engines(), **self._model_methods.engines(), **self._warm_methods.engines()}
+        export(names.ENGINES_PATH, interfaces.ENGINES, engines)
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
         export(names.TELEMETRY_PATH, interfaces.TELEMETRY, self._telemetry_methods.telemetry())
         export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
@@ -181,6 +184,9 @@ class BusService:
             {path: {interfaces.JOB: job_view(job, self._realtime)} for path, job in jobs.items()},
             lambda path: {interfaces.JOB: self._job_methods.job(jobs[path].id)},
         )
+
+    def _engine_handlers(self, engine: str) -> Handlers:
+        return {**self._model_methods.engine(engine), **self._warm_methods.engine(engine)}
 
     def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
         uuid = gpu.identity.uuid

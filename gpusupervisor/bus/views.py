@@ -6,6 +6,7 @@ from dbus_fast import Variant
 
 from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
+from gpusupervisor.bus.model_views import card_view, models_view
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.wire import details
 from gpusupervisor.engines.setting import Setting
@@ -137,6 +138,7 @@ def gpu_view(state: State, gpu: GpuSample, realtime: Realtime) -> Values:
         "TenantHoldings": dict(account.tenants),
         "Reservations": [_reservation(r, realtime) for r in state.situation.reservations if r.gpu == uuid],
         "Plan": running.id if running else "",
+        **card_view(state.cards.get(uuid)),
     }
 
 
@@ -172,6 +174,7 @@ def engine_view(state: State, engine: str) -> Values:
         "Detail": status.detail,
         "Unit": status.unit,
         "Settings": [_setting(setting) for setting in status.settings],
+        **models_view(status),
     }
 
 

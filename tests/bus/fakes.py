@@ -13,7 +13,9 @@ from gpusupervisor.bus.objects import Call
 from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
 from gpusupervisor.jobs import Report, Work
+from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.residency import ModelResidency
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmedUp, WarmStep
 from tests.bus.builders import make_plan, make_result
 
@@ -85,6 +87,20 @@ class FakeController:
 
     async def set_automatic(self, enabled: bool) -> None:
         self._note("set_automatic", enabled)
+
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        self._note("load_work", engine, model, needs)
+
+        async def work(report: Report) -> LoadResult:
+            report(50, "half of it is there")
+            await self.gate.wait()
+            return LoadResult(engine, model, "GPU-1", 4 << 30, 2_000_000, spilled=False, retried=True)
+
+        return work
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        self._note("unload_model", engine, model)
+        return UnloadResult(engine, model, 4 << 30, 300_000, "4.0 GiB came back")
 
     def explain(self, tenant: str) -> str:
         self._note("explain", tenant)

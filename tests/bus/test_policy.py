@@ -130,6 +130,8 @@ def test_polkit_actions_have_their_defaults_and_their_owner() -> None:
     assert shown == {
         names.ACTION_MAKE_ROOM: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_RELEASE: ["auth_admin", "auth_admin", "yes"],
+        names.ACTION_LOAD_MODEL: ["auth_admin", "auth_admin", "yes"],
+        names.ACTION_UNLOAD_MODEL: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_WARM_MODEL: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_RELOAD: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_SET_AUTOMATIC: ["auth_admin", "auth_admin", "auth_admin_keep"],

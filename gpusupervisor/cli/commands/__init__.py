@@ -13,6 +13,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "definitions": ("cat", "edit", "lint"),
     "service": ("automatic", "reload", "health"),
     "controls": ("fans", "profile"),
+    "models": ("models", "load", "unload"),
     "warm": ("warm",),
     "autotune": ("autotune",),
     "jobs": ("jobs", "job", "cancel"),
