@@ -10,6 +10,7 @@ from gpusupervisor.jobs import Job, Jobs
 from tests.bus.builders import FakeClock, make_controls, make_state
 from tests.bus.conftest import PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
+from tests.bus.test_models import with_models
 from tests.bus.test_telemetry import FakeTelemetry
 from tests.cli.conftest import authority, bus, controller, ctl, hardware
 from tests.cli.labour import Labour
@@ -40,7 +41,7 @@ async def service(
         bus.address, controller, hardware, jobs, "1.2.3", FakeClock(), lambda _bus: authority, FakeTelemetry()
     )
     shown.service = one
-    one.publish(replace(make_state(), controls=make_controls()))
+    one.publish(replace(with_models(make_state()), controls=make_controls()))
     labour = Labour()
     jobs.start("autotune", labour, "GPU-1", owner=0)
     await labour.begun.wait()

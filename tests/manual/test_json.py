@@ -39,6 +39,9 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "job": ("1",),
     "cancel": ("1",),
     "warm": (),
+    "models": (),
+    "load": ("ollama", "x"),
+    "unload": ("ollama", "x"),
     "autotune": ("GPU", "ollama", "--model", "x"),
     "cat": ("ollama",),
     "lint": (),
@@ -110,7 +113,7 @@ async def test_what_a_command_prints_is_described_and_nothing_else(
 
 def _plain(name: str, text: str) -> str:
     """The words of a section, and of those that it leads to."""
-    led = [SECTIONS[other] for other in ("tenants", "health", "jobs")] if name == "status" else []
+    led = [SECTIONS[other] for other in re.findall(r"[Aa]s \*(\w+)\* prints", text) if other != name]
     return " ".join([text, *led]).replace("\\", "").replace("-", "_")
 
 
