@@ -19,6 +19,12 @@ class NoSuchEngine(SupervisorError):  # noqa: N818
     code = "NoSuchEngine"
 
 
+class NoSuchProcess(SupervisorError):  # noqa: N818
+    """No process with that PID holds memory of a GPU."""
+
+    code = "NoSuchProcess"
+
+
 class EngineUnreachable(SupervisorError):  # noqa: N818
     """The engine is not running, or does not answer."""
 

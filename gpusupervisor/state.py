@@ -15,9 +15,11 @@ from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import Residency
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.hypothetical import Recognised
 
 CheckState = Literal["ok", "degraded", "failed", "skipped"]
 
@@ -136,6 +138,9 @@ class Controller(Warmer, Protocol):
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        """Which tenant a process that is only described would be; None when it would be nobody's."""
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet; name ends in .toml or .json."""

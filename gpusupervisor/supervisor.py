@@ -52,12 +52,14 @@ from gpusupervisor.model_keeper import ModelKeeper
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import State
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
 SETTLING = 5 * MICROSECONDS
@@ -262,6 +264,10 @@ class Supervisor:
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
         return self._observatory.catalog.explain(tenant)
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        """Which tenant such a process would be."""
+        return recognise(self._observatory.catalog, process)
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""

@@ -11,6 +11,7 @@ MANAGER = Interface(
         method("Reload"),
         method("SetAutomatic", "enabled:b"),
         method("CheckDefinition", "name:s text:s", "problems:as"),
+        method("InspectProcess", "pid:u", "process:a{sv}"),
     ),
     properties=(
         Property("Version", "s", "const"),
@@ -34,6 +35,7 @@ TENANTS = Interface(
         method("Get", "tenant:s", "properties:a{sv}"),
         method("Release", "tenant:s", "result:a{sv}"),
         method("Explain", "tenant:s", "definition:s"),
+        method("Recognise", "processes:aa{sv}", "recognised:aa{sv}"),
     ),
 )
 

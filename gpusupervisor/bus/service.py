@@ -19,6 +19,7 @@ from gpusupervisor.bus.model_methods import ModelMethods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
+from gpusupervisor.bus.process_methods import ProcessMethods
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
 from gpusupervisor.bus.telemetry_methods import TelemetryMethods
@@ -70,6 +71,7 @@ class BusService:
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
         self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
+        self._process_methods = ProcessMethods(controller, admission, lambda: self._state)
         self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT)
@@ -169,8 +171,10 @@ class BusService:
 
     def _export_fixed_objects(self) -> None:
         export = self._server.export
-        export(names.ROOT, interfaces.MANAGER, self._methods.manager(), manager_view(self._state, self._version))
-        export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
+        processes = self._process_methods
+        manager = {**self._methods.manager(), **processes.manager()}
+        export(names.ROOT, interfaces.MANAGER, manager, manager_view(self._state, self._version))
+        export(names.TENANTS_PATH, interfaces.TENANTS, {**self._methods.tenants(), **processes.tenants()})
         engines = {**self._methods.engines(), **self._model_methods.engines(), **self._warm_methods.engines()}
         export(names.ENGINES_PATH, interfaces.ENGINES, engines)
         export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))

@@ -86,7 +86,7 @@ def _holding(state: State, tenant: str) -> Values:
         "Holding": sum(presence.holdings.values()),
         "Holdings": dict(presence.holdings),
         "HoldingsIncomplete": bool(presence.unknown_on),
-        "Processes": [_process(holder) for holder in presence.holders],
+        "Processes": [process_view(holder) for holder in presence.holders],
     }
 
 
@@ -133,7 +133,7 @@ def gpu_view(state: State, gpu: GpuSample, realtime: Realtime) -> Values:
         "MemorySource": memory.source if memory else "",
         "MemorySampledAt": realtime(gpu.sampled_at),
         "Unattributed": account.unattributed if memory else None,
-        "Unmanaged": [_process(holder) for holder in account.unmanaged],
+        "Unmanaged": [process_view(holder) for holder in account.unmanaged],
         "AttributionProblem": gpu.attribution_problem,
         "TenantHoldings": dict(account.tenants),
         "Reservations": [_reservation(r, realtime) for r in state.situation.reservations if r.gpu == uuid],
@@ -142,13 +142,22 @@ def gpu_view(state: State, gpu: GpuSample, realtime: Realtime) -> Values:
     }
 
 
-def _process(holder: Holder) -> Details:
+def process_view(holder: Holder) -> Details:
+    """A process as everybody may see it: no arguments, no folders, which are its user's."""
     entry = details(
         pid=("u", holder.pid),
         name=("s", holder.identity.name if holder.identity else ""),
         gpu=("s", holder.gpu),
         used=("t", holder.used),
     )
+    if holder.identity:
+        entry |= details(
+            executable=("s", holder.identity.program),
+            unit=("s", holder.identity.unit),
+            user_unit=("s", holder.identity.user_unit),
+            container=("s", holder.identity.container),
+            ports=("au", holder.identity.listening_ports),
+        )
     if holder.tenant:
         entry |= details(recognised_by=("s", holder.why), orphan=("b", holder.orphan))
     return entry

@@ -49,6 +49,11 @@ class ProcessIdentity:
     """Names of fields that only root may read or that nobody has read yet, e.g. {"executable", "environment"}."""
 
     @property
+    def program(self) -> str:
+        """Base name of its executable or, where that is hidden, of its first argument; empty when neither is known."""
+        return (self.executable or "".join(self.command_line[:1])).rsplit("/", 1)[-1]
+
+    @property
     def name(self) -> str:
         """What to call it before a person: "blender", or "python3 main.py" where an interpreter says little."""
         for candidate in (self.executable, *self.command_line[:1]):

@@ -17,6 +17,8 @@ from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmedUp, WarmStep
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.tenants.hypothetical import Recognised
 from tests.bus.builders import make_plan, make_result
 
 RESULT = SettingResult("power-limit", True, "300 W", "300 W", "")
@@ -105,6 +107,12 @@ class FakeController:
     def explain(self, tenant: str) -> str:
         self._note("explain", tenant)
         return "title = 'Ollama'  # shipped\npriority = 50\n"
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        self._note("recognise", process)
+        if process.unit == "ollama.service":
+            return Recognised("ollama", "unit ollama.service", "http://127.0.0.1:11434")
+        return None
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         self._note("check_definition", name, text)

@@ -136,6 +136,7 @@ def test_polkit_actions_have_their_defaults_and_their_owner() -> None:
         names.ACTION_RELOAD: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_SET_AUTOMATIC: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_FORGET: ["auth_admin", "auth_admin", "auth_admin_keep"],
+        names.ACTION_INSPECT_PROCESS: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_CONTROL_FANS: ["auth_admin"] * 3,
         names.ACTION_CONTROL_PROFILE: ["auth_admin"] * 3,
         names.ACTION_DETACH: ["auth_admin"] * 3,

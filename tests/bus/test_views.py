@@ -84,6 +84,7 @@ def test_a_process_says_what_it_was_recognised_by() -> None:
     plain = {name: value.value for name, value in process.items()}  # type: ignore[has-type]
     assert plain == {
         "pid": 1000, "name": "ollama", "gpu": CARD, "used": 12 * GIB,
+        "executable": "ollama", "unit": "", "user_unit": "", "container": "", "ports": [],
         "recognised_by": "unit ollama.service", "orphan": False,
     }  # fmt: skip
 

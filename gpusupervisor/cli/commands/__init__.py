@@ -6,6 +6,7 @@ from importlib import import_module
 from gpusupervisor.cli.registry import Command
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
+    "setup": ("setup",),
     "status": ("status",),
     "tenants": ("tenants", "tenant"),
     "engines": ("engines", "engine"),
