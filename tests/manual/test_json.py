@@ -20,6 +20,7 @@ WITHOUT_JSON = {"edit"}
 PROFILE = "{profile}"
 RUNS: Mapping[str, tuple[str, ...]] = {
     "status": (),
+    "setup": ("--dry-run",),
     "tenants": (),
     "tenant": ("ollama",),
     "plan": ("ollama",),
