@@ -33,7 +33,7 @@ from gpusupervisor.models.fit import Least, Manners, nothing_watched
 from gpusupervisor.models.fit_book import CardFit, FitBook
 from gpusupervisor.models.load import Load, LoadResult, require_ready, room_for
 from gpusupervisor.models.model import Model
-from gpusupervisor.models.needs import Learned, Needs, nothing_learned
+from gpusupervisor.models.needs import Needs
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.spill import to_reload
 from gpusupervisor.models.unload import UnloadResult, unload
@@ -58,6 +58,12 @@ class Books(Protocol):
     def note(self, result: LoadResult, files: ModelResidency | None) -> None:
         """A load was measured. files: as they were before it."""
 
+    def measured(self, engine: str, model: str, size: int) -> None:
+        """A whole load took so many bytes of VRAM."""
+
+    def need(self, engine: str, model: str) -> int | None:
+        """What the last whole load took; None when none was measured."""
+
 
 class ModelKeeper:
     """Of one supervisor. Also the world in which loads and unloads are carried out."""
@@ -70,17 +76,15 @@ class ModelKeeper:
         arbiter: Arbiter,
         spawn: Spawn,
         books: Books,
-        learned: Learned = nothing_learned,
         least: Least = nothing_watched,
     ) -> None:
-        """books: told of measured loads. learned, least: what is known of models' needs and tenants' least holdings."""
+        """books: told of measured loads. least: what is known of tenants' least holdings."""
         self._clock = clock
         self._world = world
         self._arbiter = arbiter
         self._spawn = spawn
         self._books = books
-        self._needs = Needs(learned)
-        self._catalogue = ModelCatalogue(http, clock, self._needs)
+        self._catalogue = ModelCatalogue(http, clock, Needs(books.need))
         self._fits = FitBook(least)
         self._engines: Mapping[str, EngineStatus] = {}
         self._situation: Situation | None = None
@@ -207,7 +211,7 @@ class ModelKeeper:
 
     def measured(self, engine: str, model: str, size: int) -> None:
         """See `Loader`."""
-        self._needs.measured(engine, model, size)
+        self._books.measured(engine, model, size)
 
     # Details
 

@@ -12,7 +12,7 @@ _FITS = {"now": GOOD, "never": QUIET}
 def models_screen(shape: Shape) -> list[RenderableType]:
     """A table for all engines, what is not known, and what cards keep from models."""
     rows = [_row(engine["id"], model) for engine in shape["engines"] for model in engine["models"]]
-    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "WHY")
+    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "LOADS", "WHY")
     shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("no models are known")]
     problems = [
         text(f"{engine['id']}: {engine['models_problem']}", DOUBTFUL)
@@ -30,7 +30,8 @@ def _row(engine: str, model: Shape) -> tuple[str | Text, ...]:
     state = f"{model['state']}, spilled" if model["spilled"] else model["state"]
     needs = size(model["needs"])
     fit = text(model["fit"], _FITS.get(model["fit"], DOUBTFUL))
-    return text(engine), text(model["name"], STRONG), text(state), needs, fit, text(model["fit_detail"])
+    loads = text(model["load_estimate"])
+    return text(engine), text(model["name"], STRONG), text(state), needs, fit, loads, text(model["fit_detail"])
 
 
 def loaded(result: Shape) -> Text:
