@@ -149,7 +149,8 @@ class ModelKeeper:
                     await unload(engine, model, self, self._clock)
                 files = await self._books.before(engine, model.name)
                 result = await Load(engine, model, manners, self, self._clock).run(report)
-            self._books.note(result, files)
+            if result.taken:  # else it was loaded already, and that it went fast teaches nothing
+                self._books.note(result, files)
             await self._catalogue.look(engine)  # with what was learned of its need
             return result
 

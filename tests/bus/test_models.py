@@ -52,7 +52,8 @@ def test_models_are_shown_with_what_is_known() -> None:
     assert first == {
         "name": "llama3:8b", "state": "loaded", "size": 5 * GIB, "needs": 6 * GIB, "needs_source": "reported",
         "held": 4 * GIB, "spilled": True, "pinned": False, "remote": False,
-        "cached": UNKNOWN, "cached_problem": "the helper is not there", "load_estimate": "", "fit": "now", "fit_detail": "there is room",
+        "cached": UNKNOWN, "cached_problem": "the helper is not there", "load_estimate": "",
+        "fit": "now", "fit_detail": "there is room",
     }  # fmt: skip
     assert second["load_estimate"] == "from RAM, about 3s"
     assert (second["needs"], second["size"], second["fit"]) == (UNKNOWN, UNKNOWN, "unknown")

@@ -52,6 +52,11 @@ def test_nothing_that_others_wrote_steers_the_terminal() -> None:
     assert is_harmless(drawn(models_screen({"engines": [engine], "gpus": [card]})))
 
 
+def test_a_load_of_what_is_loaded_says_so() -> None:
+    result = {"taken": 0, "duration": 3000, "speed": 0, "spilled": False}
+    assert str(loaded(result)) == "loaded: it took no VRAM that it did not have already"
+
+
 def test_a_load_that_spilled_says_so() -> None:
     result = {"taken": 4 << 30, "duration": 2_000_000, "speed": 2 << 30, "spilled": True}
     assert str(loaded(result)) == (

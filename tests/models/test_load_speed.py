@@ -12,10 +12,8 @@ def learned(*loads: tuple[float, float, float]) -> LoadSpeeds:
     """From GiB, GiB in RAM, seconds."""
     speeds = LoadSpeeds()
     for size, cached, took in loads:
-        kind, speed = measured_speed(speeds, MeasuredLoad(int(size * GIB), int(cached * GIB), int(took * SECOND))) or (
-            "",
-            0,
-        )
+        load = MeasuredLoad(int(size * GIB), int(cached * GIB), int(took * SECOND))
+        kind, speed = measured_speed(speeds, load) or ("", 0)
         cold, warm = ((speed,) if kind == each else () for each in ("cold", "warm"))
         speeds = LoadSpeeds((*speeds.cold, *cold), (*speeds.warm, *warm))
     return speeds
