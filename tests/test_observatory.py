@@ -12,6 +12,7 @@ from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
+from tests.http_peer import Peer
 from tests.tenants.people import GIB, USER, gpu, sample, who
 
 
@@ -110,3 +111,33 @@ async def test_a_users_units_mistake_is_told_while_it_is_there(units: Units, htt
     await observatory.look(needed=True)
     assert observatory.declaration_problems() == ()
     await observatory.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "answer", "status"),
+    [
+        ("/opt/tabbyAPI/main.py", "/health", {"status": "healthy"}, 200),
+        ("/opt/tabbyAPI/main.py", "/health", {"detail": "no key"}, 401),
+        ("/opt/text-generation-webui/server.py", "/v1/internal/model/info", {"model_name": "a model"}, 200),
+        ("/opt/ComfyUI/main.py", "/prompt", {"exec_info": {}}, 200),
+        ("/opt/ComfyUI/main.py", "/prompt", "nonsense", 500),
+    ],
+)
+async def test_an_engine_that_does_not_tell_whether_it_works_is_reachable_all_the_same(
+    units: Units, http: EngineHttp, peer: Peer, command: str, path: str, answer: object, status: int
+) -> None:
+    peer.says(path, answer, status)
+    line = f"python {command} --port {peer.port} --api-port {peer.port}"
+    observatory = await observe(Machine(who(7, line)), units, http)
+    for _ in range(3):
+        seen = await observatory.look(needed=True)
+    [engine] = [each for each in observatory.engines(seen).values() if each.endpoint == peer.url]
+    assert (engine.reachable, engine.detail) == (True, ""), seen.activities[engine.id]
+    assert seen.activities[engine.id].state == "unknown"
+    await peer.stop()
+    await observatory.close()
+    gone = await observe(Machine(who(7, line)), units, http)
+    for _ in range(3):
+        seen = await gone.look(needed=True)
+    assert not gone.engines(seen)[engine.id].reachable
+    await gone.close()
