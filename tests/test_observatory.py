@@ -19,11 +19,13 @@ from tests.tenants.people import GIB, USER, gpu, sample, who
 class Machine:
     """In place of the GPU and of /proc."""
 
-    def __init__(self, *identities: ProcessIdentity) -> None:
+    def __init__(self, *identities: ProcessIdentity, holding: int = GIB) -> None:
         self.identities = identities
+        self.holding = holding
 
     async def sample(self, **_: bool) -> Sample:
-        return sample(gpu(processes={each.key.pid: GIB for each in self.identities}))
+        held = {each.key.pid: self.holding for each in self.identities} if self.holding else {}
+        return sample(gpu(processes=held))
 
     def identify(self, pids: Sequence[int]) -> dict[int, ProcessIdentity]:
         return {each.key.pid: each for each in self.identities}
@@ -141,3 +143,20 @@ async def test_an_engine_that_does_not_tell_whether_it_works_is_reachable_all_th
         seen = await gone.look(needed=True)
     assert not gone.engines(seen)[engine.id].reachable
     await gone.close()
+
+
+async def test_an_idle_server_that_no_probe_asks_is_reachable_when_it_answers_what_it_is_asked(
+    units: Units, http: EngineHttp, peer: Peer
+) -> None:
+    """Speaches does not tell whether it works, and holds no VRAM while nothing is loaded."""
+    peer.says("/api/ps", {"models": []})
+    server = who(
+        7, f"python -m uvicorn speaches.main:create_app --port {peer.port}", cgroup="/system.slice/speaches.service"
+    )
+    units.units = {"speaches.service": Unit("speaches.service", True, 7, ())}
+    observatory = await observe(Machine(server, holding=0), units, http)
+    async with asyncio.timeout(10):
+        while not (engine := observatory.engines(await observatory.look(needed=True))["speaches"]).reachable:
+            await asyncio.sleep(0.01)
+    assert (engine.endpoint, engine.detail) == (peer.url, "")
+    await observatory.close()

@@ -158,6 +158,7 @@ async def test_of_an_engine_that_was_started_by_hand_it_is_said_why_its_settings
     """Until it holds VRAM for the first time: its process is known from then on."""
     assert "which process it is" in (await scene.engine())["SettingsProblem"]
     assert (await scene.load(SMALL))["State"] == "succeeded"
+    await scene.observer.sees_tenant("ollama", "idle", Activity=lambda state: state == "idle")
     assert (await scene.unload(SMALL))["freed"] == 3 * GIB
     await scene.observer.sees(ENGINE_PATH, "Engine", "its process", SettingsProblem=lambda problem: not problem)
 
