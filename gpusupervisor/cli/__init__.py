@@ -16,8 +16,8 @@ handler      `async def show(session: Session) -> int | None`: an exit code of `
              clock), null for what is not known. Screens draw from the same shapes.
 `screens/`   Shapes -> rich renderables; pure. Only these, `terminal` and `following` import rich.
 `text`       `safe` and `safe_lines`: whatever others wrote passes through them before it is shown.
-`following`  `follow(session, job_path, meanwhile)`: shows a job until it has ended, Ctrl-C cancels it; returns its shape
-             and the exit code.
+`following`  `follow(session, job_path, meanwhile)`: shows a job until it has ended, Ctrl-C cancels it; returns its
+             shape and the exit code.
 `cards`      `card(session, wanted)`: the path and UUID of the GPU that --gpu means.
 `exits`      The exit codes, in one place.
 

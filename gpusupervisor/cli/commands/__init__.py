@@ -7,6 +7,7 @@ from gpusupervisor.cli.registry import Command
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "status": ("status",),
+    "top": ("top",),
     "tenants": ("tenants", "tenant"),
     "memory": ("plan", "make-room", "release"),
     "definitions": ("cat", "edit", "lint"),
@@ -15,6 +16,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "warm": ("warm",),
     "autotune": ("autotune",),
     "jobs": ("jobs", "job", "cancel"),
+    "history": ("history", "events"),
     "monitor": ("monitor",),
 }
 """Modules of this package with the commands that each declares, in the order of `gpusupervisorctl --help`."""
