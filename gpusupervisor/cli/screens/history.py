@@ -36,7 +36,10 @@ def plots(
         if drawn:
             unit = "" if name == "activity" else ", GiB"
             shown += [Text(f"{_TITLES[name]}{unit}", STRONG), _plot(name, drawn, gpus, begin, until, canvas)]
-            shown += [_legend(name, curve, gpus, number, canvas) for number, curve in enumerate(drawn)]
+            shown += [
+                _legend(name, curve, gpus, _mark(number, len(drawn), canvas), canvas)
+                for number, curve in enumerate(drawn)
+            ]
             shown.append("")
     return shown[:-1]
 
@@ -109,8 +112,8 @@ def _path(points: Sequence[Shape], unit: int) -> tuple[list[int], list[float]]:
     return x, y
 
 
-def _legend(name: str, curve: Shape, gpus: Mapping[str, Shape], number: int, canvas: Canvas) -> Text:
-    marker, colour = _mark(number, 2, canvas)
+def _legend(name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str, str], canvas: Canvas) -> Text:
+    marker, colour = mark
     sign = (("━━" if canvas.unicode else "--"), colour) if canvas.colours else (marker if len(marker) == 1 else "-", "")
     card = gpus.get(curve["gpu"] or "", {}).get("name") or curve["gpu"]
     whose = ", ".join(part for part in (curve["tenant"], card) if part)

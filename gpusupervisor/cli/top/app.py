@@ -37,6 +37,7 @@ class Top(App[None]):
 
     CSS = """
     Screen { background: ansi_default; color: ansi_default; overflow: hidden; }
+    ModalScreen { background: transparent; }
     #head, #tabs, #cards, #notice { height: 1; overflow: hidden; scrollbar-size-vertical: 0; }
     #cards, #notice { display: none; }
     """
@@ -128,6 +129,8 @@ class Top(App[None]):
         return Look(canvas, self.console, now(), self._tenant, self._wish)
 
     def _draw(self) -> None:
+        if not self.screen_stack:  # it has been quit
+            return
         board, look = self._board, self._look()
         if board.gone != self._was_gone:
             self._was_gone = board.gone
@@ -138,7 +141,7 @@ class Top(App[None]):
         body = self._page("body")
         content = self._view.draw(board, look)
         body.show(content, self._choose([line.key for line in content.lines if line.key]))
-        self._draw_notice()
+        self._draw_notice(look)
 
     def _draw_cards(self, look: Look) -> None:
         page = self._page("cards")
@@ -148,10 +151,15 @@ class Top(App[None]):
             page.styles.height = len(lines) + 1
             page.show(Content([*lines, Line(Text())]))
 
-    def _draw_notice(self) -> None:
+    def _draw_notice(self, look: Look) -> None:
+        """What is waited for, and what the table has no room for."""
+        lines = [Line(Text(", ".join(self._waiting), LIVELY))] if self._waiting else []
+        if self._view is VIEWS[0]:
+            lines += overview.whole_reason(self._board, look.canvas, self._tenant, self.console)
         page = self._page("notice")
-        page.display = bool(self._waiting)
-        page.show(Content([Line(Text(", ".join(self._waiting), LIVELY))]))
+        page.display = bool(lines)
+        page.styles.height = max(len(lines), 1)
+        page.show(Content(lines))
 
     def _head(self) -> Text:
         place = f"{safe(self._host)}: " if self._host else ""

@@ -16,10 +16,10 @@ from gpusupervisor.cli.screens.common import BAD, QUIET, STRONG
 from gpusupervisor.quantities import parse_bytes
 
 _STYLE = """
-    { align: center middle; background: ansi_default; }
+    { align: center middle; }
     #box { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round ansi_blue; padding: 0 1;
            background: ansi_default; }
-    #text { height: auto; max-height: 100%; background: ansi_default; }
+    #text { height: auto; max-height: 60vh; background: ansi_default; }
     Static { background: ansi_default; }
 """
 

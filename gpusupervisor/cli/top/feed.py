@@ -70,6 +70,7 @@ class Feed:
                 async for signal in self._stream:
                     self._take(signal)
             except CommandFailed as lost:
+                self._board.tell(str(lost))
                 self._board.lose(f"{lost} Connecting again.")
             finally:
                 calls.cancel()
@@ -205,7 +206,12 @@ class Feed:
         return next((self._seeder(*each) for each in self._unseeded()), None)
 
     async def _get_objects(self, client: Client) -> None:
-        self._board.take_objects(await client.objects())
+        try:
+            objects = await client.objects()
+        except CommandFailed as failure:
+            self._board.lose(f"{str(failure).splitlines()[0].removesuffix('.')}; waiting until it is back")
+            raise
+        self._board.take_objects(objects)
 
     async def _get_manager(self, client: Client) -> None:
         self._board.take_manager(await client.properties(ROOT, MANAGER))

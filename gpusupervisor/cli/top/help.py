@@ -7,9 +7,9 @@ HELP = table(
     [
         (text(keys, STRONG), text(meaning))
         for keys, meaning in (
-            ("1 to 7, left, right", "another view"),
-            ("up, down, page, home, end", "choose a tenant or a job; scroll where there is nothing to choose"),
-            ("Enter, Esc", "everything about the tenant that is chosen; back to the overview"),
+            ("1-7, left, right", "another view"),
+            ("up, down, pages", "choose a tenant or a job, or scroll"),
+            ("Enter, Esc", "about the tenant that is chosen; back"),
             ("p", "plan: what would be released for it, and who is in the way; nothing is done"),
             ("r", "release: ask it for its memory, after a yes"),
             ("m", "make room: for whom and how much; the plan is shown, and carried out after a yes"),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from gpusupervisor.cli.screens.common import BAD, DOUBTFUL, LIVELY, QUIET, STRONG, STYLES, moment, size, text
@@ -24,7 +25,9 @@ _SPARKS = 24
 WIDE, _WIDEST = 104, 132
 """Columns from which on there are sparklines, and what can be given back."""
 _MINUTE = 60_000_000
-_MOST_NAME = 26
+_MOST_REASON = 3
+"""Lines."""
+_MOST_NAME, _MOST_CARD_NAME = 26, 16
 UNMANAGED = "unmanaged:"
 """What the keys of lines begin with that are no tenant's."""
 
@@ -49,8 +52,9 @@ def cards(board: Board, canvas: Canvas, at: int) -> list[Line]:
     marks = _marks(board, canvas)
     found: list[Text] = []
     if not gpus:
-        found.append(text(f"no GPU is known: {board.health['summary']}", DOUBTFUL))
-    name_width = max((cell_len(safe(gpu["name"])) for gpu in gpus), default=0)
+        problem = "" if board.health["state"] == "ok" else f": {board.health['summary']}"
+        found.append(text(f"no GPU is known{problem}", DOUBTFUL))
+    name_width = min(max((cell_len(_short_name(gpu)) for gpu in gpus), default=0), _MOST_CARD_NAME)
     for gpu in gpus:
         if not is_known(gpu):
             found.append(unreadable(gpu, text(f"  {gpu['pci_bus_id']}", QUIET) if len(gpus) > 1 else Text()))
@@ -87,7 +91,7 @@ def _card(board: Board, gpu: Shape, marks: Mapping[tuple[str, int], Key], canvas
 def _short_card(
     board: Board, gpu: Shape, marks: Mapping[tuple[str, int], Key], canvas: Canvas, at: int, name_width: int
 ) -> Text:
-    name = fitted(safe(gpu["name"]).removeprefix("NVIDIA ").removeprefix("GeForce "), min(name_width, 16))
+    name = fitted(_short_name(gpu), name_width)
     place = safe(gpu["pci_bus_id"])[5:10]
     amounts = f"{gpu['memory_used'] / 2**30:5.1f}/{gpu['memory_total'] / 2**30:.1f} GiB"
     sparks = _SPARKS if canvas.width >= WIDE else 10
@@ -96,6 +100,10 @@ def _short_card(
     drawn.pad_right(max(room - drawn.cell_len, 0))
     spark = _spark(board, (gpu["uuid"], ""), gpu["memory_total"], sparks, canvas, at)
     return Text.assemble((name, STRONG), " ", (place, QUIET), " ", drawn, " ", amounts, "  ", (spark, LIVELY))
+
+
+def _short_name(gpu: Shape) -> str:
+    return safe(gpu["name"]).removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _notes(gpu: Shape) -> Iterable[Text]:
@@ -147,6 +155,20 @@ def tenants(board: Board, canvas: Canvas, at: int, wish: Wish) -> Content:
     return Content(lines, (heading(columns, wish.sort, room),))
 
 
+def whole_reason(board: Board, canvas: Canvas, chosen: str, console: Console) -> list[Line]:
+    """Why the tenant that is chosen is as it is, where its line has no room for that."""
+    tenant = next((each for each in board.tenants if each["id"] == chosen), None)
+    longest = max((cell_len(safe(each["id"])) for each in board.tenants), default=0)
+    if tenant is None or cell_len(_why(tenant)) <= left_over(_columns(canvas.width, longest), canvas.width):
+        return []
+    told = Text.assemble((safe(chosen), STRONG), ": ", (_why(tenant), BAD if tenant["starved"] else ""))
+    return [Line(Text()), *(Line(line) for line in told.wrap(console, canvas.width)[:_MOST_REASON])]
+
+
+def _why(tenant: Shape) -> str:
+    return safe(f"starved: {tenant['starved_reason']}" if tenant["starved"] else tenant["activity_reason"])
+
+
 def sorted_tenants(found: Iterable[Shape], wish: Wish) -> list[Shape]:
     """Those who are wanted, in the order that is wanted; names decide where nothing else does."""
     shown = [each for each in found if wish.absent or each["activity"] != "absent" or each["holding"]]
@@ -179,7 +201,6 @@ def _columns(width: int, longest: int) -> tuple[Column, ...]:
 def _cells(tenant: Shape, mark: Key, at: int) -> dict[str, tuple[str, str]]:
     starved = bool(tenant["starved"])
     activity = str(tenant["activity"])
-    why = f"starved: {tenant['starved_reason']}" if starved else tenant["activity_reason"]
     return {
         "mark": mark,
         "name": (safe(tenant["id"]), STRONG),
@@ -189,7 +210,7 @@ def _cells(tenant: Shape, mark: Key, at: int) -> dict[str, tuple[str, str]]:
         "missing": (size(tenant["shortfall"]) if tenant["shortfall"] else "-", BAD if starved else ""),
         "back": (size(tenant["reclaimable"]) if tenant["reclaimable"] else "-", ""),
         "idle": (age(tenant["idle_since"], at), ""),
-        "why": (safe(why), BAD if starved else ""),
+        "why": (_why(tenant), BAD if starved else ""),
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, RenderableType
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.events import Click
@@ -100,7 +101,7 @@ class Page(ScrollView):
         if not line.key or line.key != self._chosen:
             return drawn
         mark, rest = drawn.divide([_MARK, width])
-        return Strip.join([mark, rest.apply_style(_CHOSEN)])
+        return Strip.join([mark, Strip([Segment(part.text, _CHOSEN) for part in rest])])
 
     def on_click(self, event: Click) -> None:
         """Choose what is clicked."""
@@ -113,7 +114,8 @@ class Page(ScrollView):
 
 def strip(text: Text, console: Console) -> Strip:
     """A line as textual has it."""
-    return Strip(text.render(console))
+    drawn = Strip(text.render(console))
+    return drawn.apply_style(console.get_style(text.style)) if text.style and not text.spans else drawn
 
 
 def lines(renderables: Sequence[RenderableType], console: Console, width: int) -> list[Line]:
