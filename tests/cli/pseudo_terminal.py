@@ -52,7 +52,7 @@ class PseudoTerminal:
 
     @property
     def written(self) -> str:
-        return self._written.decode()
+        return self._written.decode(errors="ignore")  # a character may not be there whole yet
 
     async def wait_for(self, text: str, times: int = 1) -> None:
         """Wait until a text has appeared."""

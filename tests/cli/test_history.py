@@ -134,6 +134,27 @@ async def test_follow_tells_what_happens_once_and_only_asks_when_something_has(
     await process.communicate()
 
 
+async def test_follow_goes_on_over_a_restart_of_the_service(
+    bus: PrivateBus, remembering: BusService, past: Past
+) -> None:
+    process = await bus.spawn(*COMMAND, "events", "--follow", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(20):
+        for _ in range(3):
+            await process.stdout.readline()
+        await remembering.stop()
+        assert b"has stopped" in await process.stderr.readline()
+        past.happened.append(StoredEvent("job", past.now, "", "", "", json.dumps({"id": 1, "state": "succeeded"})))
+        again = await BusService.start(
+            bus.address, FakeController(), FakeHardware(), no_jobs(), "1", FakeClock(), lambda _: FixedAuthority(), past
+        )
+        assert json.loads(await process.stdout.readline())["kind"] == "job"
+    process.terminate()
+    await process.communicate()
+    await again.stop()
+
+
 async def test_follow_without_a_service_says_so(ctl: Run) -> None:
     shown = await ctl("events", "--follow")
     assert shown.status == 3

@@ -1,11 +1,7 @@
 """`history` and `events`: what was, and what happened."""
 
 import argparse
-import asyncio
-import json
-import sys
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from gpusupervisor.cli import shapes
@@ -26,8 +22,6 @@ _POINTS = 120
 """Stretches of a curve in JSON, where nobody says how many; a plot has as many as are seen."""
 _SINCE = 2 * 3600 * 1_000_000
 _DAY = 24 * 3600 * 1_000_000
-_SETTLE = 1.0
-"""Seconds from the service's signal until what has happened is asked for: it is stored by then."""
 _PAGE = 1000
 """Events in one answer, as many as the service gives."""
 
@@ -95,7 +89,9 @@ async def show_events(session: Session) -> None:
     """What happened, the oldest first; with --follow also what happens from now on."""
     begin = max(time.time_ns() // 1000 - session.options.since, 1)
     if session.options.follow:
-        return await _follow(session, begin)
+        from gpusupervisor.cli.happening import follow_events
+
+        return await follow_events(session, begin, _events, _print)
     found = await _events(session, begin)
     if session.json:
         return session.emit(found)
@@ -115,53 +111,6 @@ def _print(session: Session, found: list[shapes.Shape]) -> None:
 
     for each in found:
         session.show(event_line(each))
-
-
-async def _follow(session: Session, begin: int) -> None:
-    """Asks when the service has sent something, at most once a second, and not at all while nothing happens."""
-    from gpusupervisor.cli.client import BUS_NAME
-
-    uneventful = {f"{BUS_NAME}.Gpu", f"{BUS_NAME}.Manager"}
-    news = asyncio.Event()
-
-    async def listen() -> None:
-        async for signal in signals:
-            if signal.member != "PropertiesChanged" or signal.body[0] not in uneventful:
-                news.set()
-            if signal.service_left:
-                session.note("gpusupervisor has stopped; waiting until it is back.")
-
-    async with session.client.signals() as signals:
-        listening = asyncio.ensure_future(listen())
-        telling = asyncio.ensure_future(_tell(session, begin, news))
-        try:
-            await asyncio.wait({listening, telling}, return_when=asyncio.FIRST_COMPLETED)
-            for ended in (listening, telling):
-                if ended.done():
-                    ended.result()
-        finally:
-            listening.cancel()
-            telling.cancel()
-
-
-async def _tell(session: Session, begin: int, news: asyncio.Event) -> None:
-    """Print what is new, for ever. What has happened is stored a moment later: one more look is taken then."""
-    told: deque[str] = deque(maxlen=_PAGE)
-    while True:
-        for event in await _events(session, begin):
-            line = json.dumps(event, sort_keys=True)
-            if line in told:
-                continue
-            told.append(line)
-            begin = max(begin, event["at"])
-            if session.json:
-                session.emit(event, line=True)
-            else:
-                _print(session, [event])
-        sys.stdout.flush()
-        await news.wait()
-        await asyncio.sleep(_SETTLE)
-        news.clear()
 
 
 async def _ask(client: "Client", member: str, signature: str = "", *body: object) -> Any:  # noqa: ANN401  (a D-Bus value)
