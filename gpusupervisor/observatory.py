@@ -4,7 +4,7 @@ The first half of the way of the data; it decides nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
 from gpusupervisor.configuration.document import Problem
+from gpusupervisor.engine_discovery import EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
@@ -24,19 +26,14 @@ from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.tracker import ActivityTracker
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, TenantPresence
-from gpusupervisor.tenants.declared import VARIABLES, Variables, tempered, with_declarations
+from gpusupervisor.tenants.declared import VARIABLES as DECLARED_VARIABLES
+from gpusupervisor.tenants.declared import Variables, tempered, with_declarations
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.take_census import take_census
+from gpusupervisor.unit_client import Units
 
 _ANSWERED = ("idle", "busy", "stuck")
-
-Declarations = Callable[[frozenset[str]], Mapping[str, Variables]]
-"""Tells, of the system units seen right now and earlier, what they declare; the same mapping until that changes."""
-
-
-def _nothing_declared(present: frozenset[str]) -> Mapping[str, Variables]:
-    return {}
 
 
 class Observatory:
@@ -49,13 +46,14 @@ class Observatory:
         http: EngineHttp,
         catalog: Catalog,
         clock: Clock,
-        declarations: Declarations = _nothing_declared,
+        units: Units,
     ) -> None:
-        self._declarations = declarations
-        self._units: Mapping[str, Variables] = {}
+        self._units = units
+        self._declared: Mapping[str, Variables] = {}
         self._users_problems: dict[str, tuple[Problem, ...]] = {}
         """By tenant: what is wrong with what users' units say."""
         self.use(catalog)
+        self._discovery = EngineDiscovery(http, clock, units)
         self._monitor = monitor
         self._processes = processes
         self._tracker = ActivityTracker(clock, http)
@@ -64,10 +62,13 @@ class Observatory:
 
     def use(self, catalog: Catalog) -> None:
         """Recognise by another catalog from now on, with what units declare laid over it."""
-        declared = with_declarations(catalog, self._units)
+        declared = with_declarations(catalog, self._declared)
         self._configured, self.catalog = catalog, declared.catalog
         self._units_problems = declared.problems
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
+        endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
+        named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
+        self._address_variables = frozenset(named)
         self._wants_utilization = any(
             probe.kind == "sm-utilization"
             for definition in self.catalog.definitions.values()
@@ -76,10 +77,10 @@ class Observatory:
         )
 
     def variables(self) -> frozenset[str]:
-        """Environment variables by which processes say where they listen, and users' units what they are."""
-        endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
-        named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
-        return VARIABLES.union(named)
+        """Environment variables that may be read: by which processes say where they listen, what users' units are, and
+        what engines are set to.
+        """
+        return VARIABLES | DECLARED_VARIABLES | self._address_variables
 
     def declaration_problems(self) -> tuple[str, ...]:
         """What is wrong with what units declare."""
@@ -114,7 +115,7 @@ class Observatory:
             try:
                 gpu = await self._monitor.sample_gpu(uuid)
                 sample = Sample(gpu.sampled_at, DriverStatus("ok"), (gpu,))
-                census = await self._census(sample)
+                census = self._census(sample, await self._identities(sample))
                 self.catalog.resolve(tenant)  # its file may be gone since: what is whose cannot be told then
             except (NoSuchGpu, NoSuchTenant) as error:
                 raise GpuUnavailable(str(error)) from error
@@ -134,27 +135,42 @@ class Observatory:
             activity = seen.activities.get(tenant)
             reachable = activity is not None and activity.state in _ANSWERED and not activity.unreachable
             detail = "" if reachable or activity is None else activity.reason
+            reading = self._discovery.reading(tenant)
             engines[tenant] = EngineStatus(
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
-                self._tracker.version(tenant), detail,
+                self._tracker.version(tenant) or reading.version, detail,
+                settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
             )  # fmt: skip
         return engines
 
     async def close(self) -> None:
         """End every look that is under way and let the driver go."""
+        await self._discovery.close()
         await self._tracker.close()
         await self._monitor.close()
 
     async def _look(self, sample: Sample) -> Seen:
-        seen = self._seen(sample, await self._census(sample))
+        identities = await self._identities(sample)
+        seen = self._seen(sample, self._census(sample, identities))
+        self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._is_of(each, identities))
         activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
         return replace(seen, now=self._clock.now(), activities=activities)
 
-    async def _census(self, sample: Sample) -> Census:
-        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
+    async def _identities(self, sample: Sample) -> Mapping[int, ProcessIdentity]:
+        """Of everybody who holds VRAM, of the engines that run without, and of their ancestors."""
+        pids = self._discovery.servers().union(process.pid for gpu in sample.gpus for process in gpu.processes)
         identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
         self._heed_declarations(_system_services(identities[pid] for pid in pids & identities.keys()))
-        return take_census(sample, identities, self.catalog, self._recognizer)
+        return self._discovery.informed(identities, self._address_variables)
+
+    def _census(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> Census:
+        servers = self._discovery.found_servers()
+        return take_census(sample, identities, self.catalog, self._recognizer, servers)
+
+    def _is_of(self, identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> str:
+        """The id of the definition that a process belongs to."""
+        recognition = self._recognizer.recognize(self.catalog, identity, frozenset(), identities)
+        return recognition.definition_id if recognition is not None else ""
 
     def _seen(self, sample: Sample, census: Census) -> Seen:
         self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
@@ -163,9 +179,9 @@ class Observatory:
         return Seen(self._clock.now(), sample, census, {}, definitions, remote)
 
     def _heed_declarations(self, present: frozenset[str]) -> None:
-        units = self._declarations(present)
-        if units is not self._units:
-            self._units = units
+        declared = self._units.declared(present)
+        if declared is not self._declared:
+            self._declared = declared
             self.use(self._configured)
 
     def _definition(self, presence: TenantPresence) -> TenantDefinition:

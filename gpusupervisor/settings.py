@@ -37,6 +37,8 @@ class Settings:
     """Between two looks while something is busy or memory moves."""
     idle_interval: int = 3 * _SECOND
     """Between two looks while all is idle."""
+    large_desktop: int = 3 << 30
+    """VRAM from which on the desktop is unusually large: a compositor, a browser and a few windows hold less."""
     telemetry_keep: int = 30 * _DAY
     """How long telemetry is kept; `keep` of the table `telemetry`."""
     telemetry_max_size: int = 200 << 20
@@ -70,6 +72,7 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
         reservation=reader.duration("reservation", fallback.reservation, 0, 3600 * _SECOND),
         interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, 60 * _SECOND),
         idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, 600 * _SECOND),
+        large_desktop=reader.size("large-desktop", fallback.large_desktop),
         telemetry_keep=keep,
         telemetry_max_size=max_size,
     )

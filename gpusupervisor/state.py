@@ -9,12 +9,17 @@ from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.jobs import Work
+from gpusupervisor.models.fit import Fit
+from gpusupervisor.models.fit_book import CardFit
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import Residency
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.hypothetical import Recognised
 
 CheckState = Literal["ok", "degraded", "failed", "skipped"]
 
@@ -30,6 +35,8 @@ class Check:
     """What is broken, in one sentence."""
     impact: str = ""
     remedy: str = ""
+    since: int = 0
+    """When it came into this state, in microseconds of the domain clock; 0 when that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,21 @@ class EngineStatus:
     detail: str
     """Why it is not reachable; empty when it is."""
     settings: tuple[Setting, ...] = ()
+    unit: str = ""
+    """The system unit that runs it; empty when none does, or none is known."""
+    hidden: tuple[str, ...] = ()
+    """What may say more of its settings and could not be read."""
+    needs_reload: bool = False
+    """Its unit's files have changed since systemd read them."""
     models: tuple[Model, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    """Of the models, in their order."""
+    models_problem: str = ""
+    """What is not known of its models, and why; empty when nothing is unknown."""
+    capabilities: tuple[str, ...] = ()
+    """What can be done with its models by name: "list", "resident", "load", "unload"."""
+    limits: tuple[str, ...] = ()
+    """What cannot, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,8 @@ class State:
     """By GPU: the plan that is being executed."""
     controls: Controls = field(default_factory=Controls)
     """What the helper controls."""
+    cards: Mapping[str, CardFit] = field(default_factory=dict)
+    """By GPU: what it could ever offer to one more model."""
     residencies: Mapping[str, Residency] = field(default_factory=dict)
     """By tenant: what is in RAM of its models' files, for those whose definition says where they are."""
 
@@ -99,14 +122,30 @@ class Controller(Warmer, Protocol):
     async def release(self, tenant: str) -> PlanResult:
         """Ask one tenant for all it can give back on every GPU."""
 
+    async def check(self) -> tuple[Check, ...]:
+        """Run every self-check now, those too that are dear; a run that has just ended is not repeated."""
+
     async def reload(self) -> None:
         """Read the configuration again. With errors in it, InvalidConfiguration is raised and nothing has changed."""
 
     async def set_automatic(self, enabled: bool) -> None:
         """Act by itself, or only observe."""
 
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        """The work of having an engine load a model, to be run as a job.
+
+        needs: bytes of VRAM that it needs; 0: what is known. Raises NoSuchEngine, NoSuchModel, EngineUnreachable,
+        NotSupported, Busy, WontFit or Blocked before anything is done.
+        """
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        """Have an idle engine unload a model, and measure."""
+
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        """Which tenant a process that is only described would be; None when it would be nobody's."""
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet; name ends in .toml or .json."""

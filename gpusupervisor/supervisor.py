@@ -28,30 +28,26 @@ from gpusupervisor.errors import (
     SupervisorError,
     WontFit,
 )
-from gpusupervisor.health.checks import (
-    check_configuration,
-    check_declarations,
-    check_drift,
-    check_driver,
-    check_fans,
-    check_gpus,
-    check_helper,
-    check_residency,
-    check_telemetry,
-    check_tenants,
-)
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.health.self_check import LookAround, SelfCheck, nothing_around
 from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
+from gpusupervisor.least_held import LeastHeld
+from gpusupervisor.load_books import LoadBooks
+from gpusupervisor.model_keeper import ModelKeeper
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
-from gpusupervisor.state import State
+from gpusupervisor.state import Check, State
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
 SETTLING = 5 * MICROSECONDS
@@ -85,19 +81,22 @@ class Supervisor:
         tasks: asyncio.TaskGroup,
         autotuner: Autotuner,
         controls: Callable[[], Controls] = Controls,
+        look_around: LookAround = nothing_around,
         residency: ResidencyKeeper | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
-        controls: tells what the helper controls. residency: knows what is in RAM of models' files. telemetry: None
-        stores nothing.
+        controls: tells what the helper controls. look_around: for the self-checks, dear and off the event loop.
+        residency: knows what is in RAM of models' files. telemetry: None stores nothing.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
         """Problems of a configuration that was not taken over."""
         self._load = load
         self._controls = controls
+        self._self_check = SelfCheck(clock, tasks.create_task, look_around)
+        self._checks: tuple[Check, ...] = ()
         self._residency = residency or ResidencyKeeper(clock)
         self._autotuner = autotuner
         self._observatory = observatory
@@ -111,6 +110,10 @@ class Supervisor:
         self._arbiter = Arbiter(
             self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
         )
+        self._least = LeastHeld(self._telemetry, clock)
+        books = LoadBooks(self._residency, self._telemetry)
+        spawn = tasks.create_task
+        self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._hurry = asyncio.Event()
@@ -136,6 +139,8 @@ class Supervisor:
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
         state = self._state(seen, situation, assessments)
+        if self._automatic.on:
+            self._models.reload_spilled(seen, situation)
         self._chronicle.observe(state)
         self._telemetry.observe(state)
         return state
@@ -187,6 +192,25 @@ class Supervisor:
             raise shortcoming(result)
         return result
 
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        """The work of having an engine load a model; see `Controller`."""
+        self._require_gpus(self._situation)
+        return self._models.load_work(engine, model, needs)
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        """Have an idle engine unload a model, and measure; see `Controller`."""
+        result = await self._models.unload_model(engine, model)
+        await self.shown()
+        return result
+
+    async def watch_least_for_ever(self) -> None:
+        """Know in the background what tenants hold at the least."""
+        await self._least.keep_up_for_ever(lambda: self._situation)
+
+    async def close(self) -> None:
+        """End what is under way in the background."""
+        await self._models.close()
+
     async def autotune(self, gpu: str, wish: TuningWish) -> Work:
         """The work of a sweep, when it can be made now; see `Controller`."""
         situation = self._require_gpus(await self._world.look(wish.engine))
@@ -195,6 +219,12 @@ class Supervisor:
         engine = require_engine(engines, situation, self._arbiter.running, gpu, wish.engine)
         why = f"an autotune of {situation.gpus[gpu].name} has it work"
         return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
+
+    async def check(self) -> tuple[Check, ...]:
+        """Run every self-check now; see `Controller`."""
+        await self._self_check.look()
+        await self.shown()
+        return self._checks
 
     async def reload(self) -> None:
         """Read the configuration again; what is running is kept when it has errors. Raises InvalidConfiguration."""
@@ -227,10 +257,15 @@ class Supervisor:
     def abandon_plans(self) -> None:
         """Stop what is being carried out: nothing more is asked of anybody."""
         self._arbiter.abandon()
+        self._self_check.close()
 
     def explain(self, tenant: str) -> str:
         """The effective definition, every value with its source."""
         return self._observatory.catalog.explain(tenant)
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        """Which tenant such a process would be."""
+        return recognise(self._observatory.catalog, process)
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
@@ -254,20 +289,29 @@ class Supervisor:
 
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
-        engines = self._residency.engines(self._observatory.engines(seen), seen.definitions, seen.activities)
+        engines = self._models.dress(self._observatory.engines(seen), seen, situation)
+        engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
-        checks = (
-            check_driver(seen.sample),
-            *check_gpus(seen.sample),
-            *check_configuration(self._configuration.problems, self._refused),
-            *check_declarations(self._observatory.declaration_problems()),
-            *check_tenants(situation, seen.activities, reloaded),
-            check_helper(self._observatory.sight(), seen.census),
-            check_telemetry(self._telemetry.status),
-            *check_fans(controls),
-            *check_drift(controls),
-            check_residency(residencies),
+        checks = self._checks = self._self_check.run(
+            Facts(
+                now=situation.now,
+                sample=seen.sample,
+                census=seen.census,
+                situation=situation,
+                definitions=seen.definitions,
+                activities=seen.activities,
+                engines=engines,
+                controls=controls,
+                sight=self._observatory.sight(),
+                settings=self._configuration.settings,
+                problems=self._configuration.problems,
+                refused=self._refused,
+                declaration_problems=self._observatory.declaration_problems(),
+                reloaded=reloaded,
+                residencies=residencies,
+                telemetry=self._telemetry.status,
+            )
         )
         automatic = self._automatic.on
         return State(
@@ -284,6 +328,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
+            cards=self._models.cards,
         )
 
     def _needs_driver(self) -> bool:

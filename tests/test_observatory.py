@@ -7,6 +7,7 @@ import pytest
 
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.engines.configured import Unit
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
@@ -35,6 +36,9 @@ class Units:
     def __init__(self) -> None:
         self.known: Mapping[str, Mapping[str, str]] = {}
         self.seen: frozenset[str] = frozenset()
+        self.units: Mapping[str, Unit] = {}
+
+    def want(self, patterns: frozenset[str]) -> None: ...
 
     def declared(self, present: frozenset[str]) -> Mapping[str, Mapping[str, str]]:
         self.seen = present
@@ -48,7 +52,7 @@ def units() -> Units:
 
 async def observe(machine: Machine, units: Units, http: EngineHttp) -> Observatory:
     catalog = await asyncio.to_thread(load_catalog, [SHIPPED])
-    return Observatory(machine, machine, http, catalog, SystemClock(), units.declared)  # type: ignore[arg-type]
+    return Observatory(machine, machine, http, catalog, SystemClock(), units)  # type: ignore[arg-type]
 
 
 async def test_a_unit_is_its_tenant_from_the_look_on_at_which_it_is_known(units: Units, http: EngineHttp) -> None:

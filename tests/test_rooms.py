@@ -28,15 +28,19 @@ STOREYS = (
         "bus",
         "privileged_client",
         "hardware_client",
-        "unit_client",
         "autotune_hardware",
         "autotuner",
+        "unit_client",
+        "engine_discovery",
         "control_answers",
         "observatory",
         "helper_call",
         "residency_keeper",
         "world",
         "supervisor",
+        "model_keeper",
+        "load_books",
+        "least_held",
         "daemon",
     },
     {"helper"},
@@ -47,7 +51,7 @@ PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", 
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
                       "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
-                      "tenants.definition", "tenants.schema"}  # fmt: skip
+                      "tenants.definition", "tenants.schema", "engines.variables"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

@@ -20,10 +20,10 @@ def test_without_files_the_defaults_hold(layers: list[Path]) -> None:
 
 def test_files_merge_key_by_key_and_the_later_one_wins(layers: list[Path]) -> None:
     layers[0].write_text('automatic = false\nreserve = "1G"\n')
-    layers[2].write_text('reserve = 0\nidle-interval = "5s"\n')
+    layers[2].write_text('reserve = 0\nidle-interval = "5s"\nlarge-desktop = "2G"\n')
     settings, problems = load_settings(layers)
     assert problems == ()
-    assert settings == Settings(automatic=False, reserve=0, idle_interval=5_000_000)
+    assert settings == Settings(automatic=False, reserve=0, idle_interval=5_000_000, large_desktop=2 << 30)
 
 
 def test_a_wrong_file_is_passed_over_and_named_with_its_key(layers: list[Path]) -> None:

@@ -125,6 +125,11 @@ class Arbiter:
         """Carry a plan out to its end. The caller has seen that its GPUs are not in `running`."""
         return await asyncio.shield(self._start(plan))
 
+    async def wait_for_plan(self, gpu: str) -> None:
+        """Wait until no plan is being carried out on a GPU."""
+        while gpu in self.running and self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
     def credit_late(self, seen: Seen) -> None:
         """Credit what has come back since to the steps that were left unfinished."""
         for tenant, late in list(self._unfinished.items()):

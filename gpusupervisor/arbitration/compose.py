@@ -65,6 +65,7 @@ def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
         unmanaged=tuple(_unmanaged(holder) for holder in account.unmanaged) if account else (),
         unattributed=account.unattributed if account else 0,
         attribution_problem=gpu.attribution_problem,
+        reserved=memory.reserved,
     )
 
 
@@ -107,6 +108,7 @@ def _tenant(
         cooldown_reason=past.cooldown_reason,
         releases_left=definition.release_budget - past.releases_within_hour(seen.now),
         releasing=presence.id in releasing,
+        working_priority=definition.priority,
     )
 
 

@@ -152,6 +152,8 @@ class Execution:
         if tenant is None:
             return "it is gone"
         rank = beneficiary.priority if beneficiary else ANYBODY
+        if self.plan.rank is not None:
+            rank = self.plan.rank
         against = (
             refusal(tenant, self.plan.gpu)
             if self.plan.cause == "release"

@@ -35,12 +35,16 @@ class Request:
     """Tenant id; empty: a person wants room for nobody in particular."""
     need: int
     """Bytes in total for the beneficiary (what it holds counts), or that shall be free."""
+    rank: int | None = None
+    """The priority on whose behalf others are asked, where it is not the beneficiary's of now."""
 
 
 def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePlan:
     """The plan that covers a need, or the insufficient one that names its blockers."""
     beneficiary = situation.tenants.get(request.beneficiary)
     rank = beneficiary.priority if beneficiary else ANYBODY
+    if request.rank is not None:
+        rank = request.rank
     candidates, blockers = _divide(situation, request.gpu, request.beneficiary, rank)
     shortfall = max(0, _shortfall(situation, request, beneficiary))
     chosen, sufficient = _choose(candidates, request.gpu, shortfall)
@@ -64,6 +68,7 @@ def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePl
         summary=_summary(situation, request, shortfall, plan_steps, blockers, sufficient, reclaimable, fits),
         made_at=situation.now,
         need=request.need,
+        rank=request.rank,
         fits=fits,
     )
 
@@ -162,7 +167,13 @@ def _shortfall(situation: Situation, request: Request, beneficiary: TenantSituat
 
 def _fits(situation: Situation, request: Request, beneficiary: TenantSituation | None) -> bool:
     elsewhere = sum(size for uuid, size in beneficiary.holdings.items() if uuid != request.gpu) if beneficiary else 0
-    return request.need <= situation.gpus[request.gpu].total - situation.reserve + elsewhere
+    return request.need <= _most(situation, request.gpu) + elsewhere
+
+
+def _most(situation: Situation, uuid: str) -> int:
+    """Bytes that a GPU could offer with nobody on it."""
+    gpu = situation.gpus[uuid]
+    return gpu.total - gpu.reserved - situation.reserve
 
 
 def _choose(candidates: Sequence[TenantSituation], gpu: str, shortfall: int) -> tuple[list[TenantSituation], bool]:
@@ -199,7 +210,7 @@ def _summary(
     gpu = situation.gpus[request.gpu]
     missing = format_bytes(shortfall)
     if not fits:
-        most = format_bytes(gpu.total - situation.reserve)
+        most = format_bytes(_most(situation, request.gpu))
         need = format_bytes(request.need)
         return f"{need} {whom}can never fit on {gpu.name}: it offers {most} at most. Nothing is done."
     if sufficient and not steps:

@@ -25,8 +25,10 @@ class ReservationBook:
         self._kept: dict[tuple[str, str], _Kept] = {}
 
     def keep(self, gpu: str, tenant: str, size: int, held: int, now: int) -> None:
-        """Keep `size` bytes for a tenant that holds `held` bytes on the GPU now."""
-        if size > 0:
+        """Keep `size` bytes for a tenant that holds `held` bytes on the GPU now; 0 bytes: nothing any more."""
+        if size <= 0:
+            self._kept.pop((gpu, tenant), None)
+        else:
             self._kept[gpu, tenant] = _Kept(gpu, tenant, size, held, now + self.duration)
 
     def current(self, holdings: Mapping[str, Mapping[str, int]], now: int) -> tuple[Reservation, ...]:

@@ -48,6 +48,8 @@ class TenantSituation:
     """Of its hourly budget."""
     releasing: bool = False
     """A release of it is under way or expected late."""
+    working_priority: int = 50
+    """Its `priority` while it works, whatever it does now: what counts for room in which it will work."""
     used_by: str = ""
     """What of ours works with it, e.g. a job, in a sentence for a person; empty for nothing."""
 
@@ -91,6 +93,8 @@ class GpuSituation:
     unmanaged: tuple[UnmanagedHolder, ...] = ()
     unattributed: int = 0
     attribution_problem: str = ""
+    reserved: int = 0
+    """Of `total`: what driver and firmware keep for themselves."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +192,10 @@ class ReleasePlan:
     made_at: int
     need: int = 0
     """Bytes the beneficiary needs in total on the GPU; 0 when the plan serves no need (release, idle)."""
+    rank: int | None = None
+    """On behalf of this priority, whatever the beneficiary's is now; None: of the beneficiary's."""
     fits: bool = True
-    """Whether the need could ever be met on this card (total, less the reserve)."""
+    """Whether the need could ever be met on this card (total, less what the driver and the reserve keep)."""
 
 
 StepOutcome = Literal["freed", "partial", "pending", "refused", "failed", "skipped"]

@@ -9,9 +9,11 @@ from typing import Any, NoReturn, Protocol
 from dbus_fast import DBusError, ErrorType, Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.bus.connection import DRIVER_NAME, driver_call, send, user_of
+from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, driver_call, send, user_of
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.bus.wire import text
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AuthorityUnavailable
 
@@ -30,6 +32,9 @@ class Authority(Protocol):
     async def require(self, call: Call, action: str, details: Mapping[str, str]) -> None:
         """Returns when the caller may; raises `DBusError` (AccessDenied, InteractiveAuthorizationRequired) if not."""
 
+    async def seen(self) -> PolkitSeen:
+        """How it is: looked up passively, it is neither started nor asked about anybody."""
+
 
 async def known_user(bus: MessageBus, name: str) -> int:
     """The uid of a caller. Raises AccessDenied when the bus cannot tell who calls."""
@@ -44,6 +49,8 @@ class PolkitAuthority:
 
     def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
+        self._refusal = ""
+        """What it said in place of its last verdict; empty when it gave one."""
 
     async def require(self, call: Call, action: str, details: Mapping[str, str]) -> None:
         """See `Authority`."""
@@ -51,7 +58,9 @@ class PolkitAuthority:
             return
         answer = await self._check(call, action, details)
         if answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "(bba{ss})":
-            _unavailable(action, f"it answered {answer.error_name}: {_first_text(answer)}")
+            self._refusal = f"it answered {harmless(answer.error_name or 'oddly', 80)}: {harmless(_first_text(answer))}"
+            _unavailable(action, self._refusal)
+        self._refusal = ""
         allowed, challenge, _ = answer.body[0]
         if allowed:
             return
@@ -66,6 +75,32 @@ class PolkitAuthority:
             f"polkit does not let you do {action}. `pkaction --verbose --action-id {action}` shows who may; "
             f"an administrator can add a rule, or call as root",
         )
+
+    async def seen(self) -> PolkitSeen:
+        """See `Authority`."""
+        if not await self._bus_says("NameHasOwner", POLKIT_NAME):
+            startable = await self._bus_says("ListActivatableNames")
+            there = isinstance(startable, list) and POLKIT_NAME in startable
+            return PolkitSeen("startable" if there else "missing")
+        if not await self._lives():
+            return PolkitSeen("silent", f"not within {PATIENCE:.0f} s")
+        return PolkitSeen("refusing", self._refusal) if self._refusal else PolkitSeen("answers")
+
+    async def _bus_says(self, member: str, *arguments: str) -> object:
+        """What the bus answers; None when it does not."""
+        answer = await answer_of(self._bus, driver_call(member, *arguments), PATIENCE)
+        return answer.body[0] if answer is not None and answer.body else None
+
+    async def _lives(self) -> bool:
+        """Whether it answers anything at all, be it an error."""
+        ping = Message(
+            destination=POLKIT_NAME,
+            path=POLKIT_PATH,
+            interface="org.freedesktop.DBus.Peer",
+            member="Ping",
+            flags=MessageFlag.NO_AUTOSTART,
+        )
+        return await answer_of(self._bus, ping, PATIENCE) is not None
 
     async def _is_root(self, name: str) -> bool:
         """Is the caller the superuser? Raises AccessDenied when the bus cannot tell who calls."""

@@ -39,12 +39,17 @@ def driver_call(member: str, *arguments: str, reply: bool = True) -> Message:
     )
 
 
-async def user_of(bus: MessageBus, name: str, patience: float) -> int | None:
-    """The uid of whoever has a bus name; None when the bus cannot tell, or not within `patience` seconds."""
+async def answer_of(bus: MessageBus, call: Message, patience: float) -> Message | None:
+    """The answer to a call, an error too; None when there is none within `patience` seconds or the bus is gone."""
     try:
-        answer = await asyncio.wait_for(bus.call(driver_call("GetConnectionUnixUser", name)), patience)
+        return await asyncio.wait_for(bus.call(call), patience)
     except (OSError, EOFError):  # TimeoutError is an OSError
         return None
+
+
+async def user_of(bus: MessageBus, name: str, patience: float) -> int | None:
+    """The uid of whoever has a bus name; None when the bus cannot tell, or not within `patience` seconds."""
+    answer = await answer_of(bus, driver_call("GetConnectionUnixUser", name), patience)
     if answer is None or answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "u":
         return None
     return int(answer.body[0])

@@ -11,6 +11,7 @@ MANAGER = Interface(
         method("Reload"),
         method("SetAutomatic", "enabled:b"),
         method("CheckDefinition", "name:s text:s", "problems:as"),
+        method("InspectProcess", "pid:u", "process:a{sv}"),
     ),
     properties=(
         Property("Version", "s", "const"),
@@ -34,6 +35,7 @@ TENANTS = Interface(
         method("Get", "tenant:s", "properties:a{sv}"),
         method("Release", "tenant:s", "result:a{sv}"),
         method("Explain", "tenant:s", "definition:s"),
+        method("Recognise", "processes:aa{sv}", "recognised:aa{sv}"),
     ),
 )
 
@@ -75,6 +77,9 @@ ENGINES = Interface(
     methods=(
         method("List", outputs="engines:as"),
         method("Get", "engine:s", "properties:a{sv}"),
+        method("Models", "engine:s", "models:aa{sv}"),
+        method("LoadModel", "engine:s model:s", "job:o"),
+        method("UnloadModel", "engine:s model:s", "result:a{sv}"),
         method("WarmPlan", outputs="models:aa{sv}"),
         method("WarmModel", "engine:s model:s", "job:o"),
     ),
@@ -82,7 +87,11 @@ ENGINES = Interface(
 
 ENGINE = Interface(
     f"{BUS_NAME}.Engine",
-    methods=(method("WarmModel", "model:s options:a{sv}", "job:o"),),
+    methods=(
+        method("LoadModel", "model:s options:a{sv}", "job:o"),
+        method("UnloadModel", "model:s", "result:a{sv}"),
+        method("WarmModel", "model:s options:a{sv}", "job:o"),
+    ),
     properties=(
         Property("Id", "s", "const"),
         Property("Engine", "s"),
@@ -90,6 +99,12 @@ ENGINE = Interface(
         Property("Reachable", "b"),
         Property("Version", "s"),
         Property("Detail", "s"),
+        Property("Unit", "s"),
+        Property("Settings", "aa{sv}", "invalidates"),
+        Property("Models", "aa{sv}", "invalidates"),
+        Property("ModelsProblem", "s"),
+        Property("Capabilities", "as"),
+        Property("Limits", "as"),
     ),
 )
 
@@ -114,6 +129,8 @@ GPU = Interface(
         Property("TenantHoldings", "a{st}", gauge=True),
         Property("Reservations", "aa{sv}", "invalidates", gauge=True),
         Property("Plan", "s"),
+        Property("Ceiling", "t", gauge=True),
+        Property("FitSummary", "s"),
     ),
 )
 
@@ -181,6 +198,8 @@ HEALTH = Interface(
         Property("Summary", "s"),
         Property("Checks", "aa{sv}", "invalidates"),
     ),
+    methods=(method("Check", outputs="checks:aa{sv}"),),
+    signals=(signal("Changed", "id:s old:s new:s check:a{sv}"),),
 )
 
 TELEMETRY = Interface(

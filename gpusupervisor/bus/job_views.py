@@ -3,10 +3,12 @@
 from dbus_fast import Variant
 
 from gpusupervisor.autotune.curve import Measured, Tuning
+from gpusupervisor.bus.model_views import load_details
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.views import Details, Realtime
 from gpusupervisor.bus.wire import details, text
 from gpusupervisor.jobs import Job
+from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.warm_plan import WarmedUp
 
 NOBODY = 2**32 - 1
@@ -41,6 +43,8 @@ def result_details(result: object) -> Details:
             return {}
         case Tuning():
             return _tuning(result)
+        case LoadResult():
+            return load_details(result)
         case WarmedUp():
             return details(
                 engine=("s", result.engine), model=("s", result.model), size=("t", result.size), took=("t", result.took)

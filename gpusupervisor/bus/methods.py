@@ -9,7 +9,7 @@ from gpusupervisor.bus.interfaces import ENGINE, TENANT
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.plans import plan_details, result_details
 from gpusupervisor.bus.published import variants
-from gpusupervisor.bus.views import Realtime, engine_view, tenant_view
+from gpusupervisor.bus.views import Realtime, check_details, engine_view, tenant_view
 from gpusupervisor.bus.wire import document, text
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine, NoSuchTenant
@@ -54,6 +54,10 @@ class Methods:
         """Of one tenant."""
         return {"Release": partial(self._release_this, tenant)}
 
+    def health(self) -> Handlers:
+        """Of the health object."""
+        return {"Check": self._check}
+
     def engines(self) -> Handlers:
         """Of the collection of engines."""
         return {"List": self._list_engines, "Get": self._get_engine}
@@ -61,6 +65,10 @@ class Methods:
     async def _plan_release(self, _call: Call, gpu: str, tenant: str, size: int) -> list[object]:
         _check_request(gpu, tenant, size)
         return [plan_details(self._controller.plan_release(gpu, tenant, size), self._realtime)]
+
+    async def _check(self, _call: Call) -> list[object]:
+        """Changes nothing, so anybody may; all who ask at the same time share one run."""
+        return [[check_details(check, self._realtime) for check in await self._controller.check()]]
 
     async def _make_room(self, call: Call, gpu: str, tenant: str, size: int) -> list[object]:
         _check_request(gpu, tenant, size)

@@ -15,13 +15,16 @@ from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.job_views import finished_body, job_view
 from gpusupervisor.bus.log_control import LogControl
 from gpusupervisor.bus.methods import Methods
+from gpusupervisor.bus.model_methods import ModelMethods
 from gpusupervisor.bus.objects import Handlers, ObjectServer
 from gpusupervisor.bus.plans import signal_of
 from gpusupervisor.bus.presence import Presence
+from gpusupervisor.bus.process_methods import ProcessMethods
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
 from gpusupervisor.bus.telemetry_methods import TelemetryMethods
 from gpusupervisor.bus.views import (
+    changed_checks,
     dead_band,
     engine_view,
     gpu_view,
@@ -34,6 +37,7 @@ from gpusupervisor.bus.warm_methods import WarmMethods
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import HardwareController
 from gpusupervisor.gpu.sample import GpuSample
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.journal.setup import SUPERVISOR
 from gpusupervisor.state import Controller, State
@@ -63,11 +67,14 @@ class BusService:
         self._version = version
         self._state = starting()
         self._realtime = SteadyRealtime(clock)
+        self._authority = authority
         admission = Admission(authority)
         self._methods = Methods(controller, admission, self._realtime, lambda: self._state)
         self._jobs = jobs
         self._job_methods = JobMethods(jobs, admission, presence.bus, self._realtime)
+        self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
+        self._process_methods = ProcessMethods(controller, admission, lambda: self._state)
         self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT)
@@ -106,11 +113,11 @@ class BusService:
 
     def publish(self, state: State) -> None:
         """Show a new state; listeners are told of what changed."""
-        self._state = state
+        before, self._state = self._state, state
         self._realtime.refresh()
         server = self._server
         server.update(names.ROOT, interfaces.MANAGER, manager_view(state, self._version))
-        server.update(names.HEALTH_PATH, interfaces.HEALTH, health_view(state))
+        server.update(names.HEALTH_PATH, interfaces.HEALTH, health_view(state, self._realtime))
         tenants = {names.tenant_path(id_): id_ for id_ in state.definitions}
         self._show(
             names.TENANTS_PATH,
@@ -121,7 +128,7 @@ class BusService:
         self._show(
             names.ENGINES_PATH,
             {path: {interfaces.ENGINE: engine_view(state, id_)} for path, id_ in engines.items()},
-            lambda path: {interfaces.ENGINE: self._warm_methods.engine(engines[path])},
+            lambda path: {interfaces.ENGINE: self._engine_handlers(engines[path])},
         )
         gpus = {names.gpu_path(gpu.identity.uuid): gpu for gpu in state.sample.gpus}
         self._show(
@@ -131,6 +138,8 @@ class BusService:
         )
         self._show_jobs()
         server.flush(dead_band(state))
+        for body in changed_checks(before.checks, state.checks, self._realtime):
+            server.emit(names.HEALTH_PATH, interfaces.HEALTH, "Changed", body)
 
     def show_job(self, job: Job) -> None:
         """Show a job that is new or has changed; of its end listeners are told at once."""
@@ -156,6 +165,10 @@ class BusService:
         else:
             self._server.emit(path, interfaces.PROFILE, member, body)
 
+    async def authority_seen(self) -> PolkitSeen:
+        """How it is with who decides what callers may."""
+        return await self._authority.seen()
+
     async def wait_lost(self) -> str:
         """Waits until the connection or the name is lost, and says which: there is no way on but to exit."""
         return await self._presence.wait_lost()
@@ -167,10 +180,14 @@ class BusService:
 
     def _export_fixed_objects(self) -> None:
         export = self._server.export
-        export(names.ROOT, interfaces.MANAGER, self._methods.manager(), manager_view(self._state, self._version))
-        export(names.TENANTS_PATH, interfaces.TENANTS, self._methods.tenants())
-        export(names.ENGINES_PATH, interfaces.ENGINES, {**self._methods.engines(), **self._warm_methods.engines()})
-        export(names.HEALTH_PATH, interfaces.HEALTH, values=health_view(self._state))
+        processes = self._process_methods
+        manager = {**self._methods.manager(), **processes.manager()}
+        export(names.ROOT, interfaces.MANAGER, manager, manager_view(self._state, self._version))
+        export(names.TENANTS_PATH, interfaces.TENANTS, {**self._methods.tenants(), **processes.tenants()})
+        engines = {**self._methods.engines(), **self._model_methods.engines(), **self._warm_methods.engines()}
+        export(names.ENGINES_PATH, interfaces.ENGINES, engines)
+        shown = health_view(self._state, self._realtime)
+        export(names.HEALTH_PATH, interfaces.HEALTH, self._methods.health(), shown)
         export(names.TELEMETRY_PATH, interfaces.TELEMETRY, self._telemetry_methods.telemetry())
         export(names.JOBS_PATH, interfaces.JOBS, self._job_methods.jobs())
 
@@ -181,6 +198,9 @@ class BusService:
             {path: {interfaces.JOB: job_view(job, self._realtime)} for path, job in jobs.items()},
             lambda path: {interfaces.JOB: self._job_methods.job(jobs[path].id)},
         )
+
+    def _engine_handlers(self, engine: str) -> Handlers:
+        return {**self._model_methods.engine(engine), **self._warm_methods.engine(engine)}
 
     def _gpu_views(self, state: State, gpu: GpuSample) -> Views:
         uuid = gpu.identity.uuid

@@ -1,13 +1,15 @@
 """Pure functions from the published state to the properties of each object, by their D-Bus names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from dbus_fast import Variant
 
 from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
+from gpusupervisor.bus.model_views import card_view, models_view
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.wire import details
+from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.summary import overall, summary
 from gpusupervisor.state import Check, State
@@ -84,7 +86,7 @@ def _holding(state: State, tenant: str) -> Values:
         "Holding": sum(presence.holdings.values()),
         "Holdings": dict(presence.holdings),
         "HoldingsIncomplete": bool(presence.unknown_on),
-        "Processes": [_process(holder) for holder in presence.holders],
+        "Processes": [process_view(holder) for holder in presence.holders],
     }
 
 
@@ -131,21 +133,31 @@ def gpu_view(state: State, gpu: GpuSample, realtime: Realtime) -> Values:
         "MemorySource": memory.source if memory else "",
         "MemorySampledAt": realtime(gpu.sampled_at),
         "Unattributed": account.unattributed if memory else None,
-        "Unmanaged": [_process(holder) for holder in account.unmanaged],
+        "Unmanaged": [process_view(holder) for holder in account.unmanaged],
         "AttributionProblem": gpu.attribution_problem,
         "TenantHoldings": dict(account.tenants),
         "Reservations": [_reservation(r, realtime) for r in state.situation.reservations if r.gpu == uuid],
         "Plan": running.id if running else "",
+        **card_view(state.cards.get(uuid)),
     }
 
 
-def _process(holder: Holder) -> Details:
+def process_view(holder: Holder) -> Details:
+    """A process as everybody may see it: no arguments, no folders, which are its user's."""
     entry = details(
         pid=("u", holder.pid),
         name=("s", holder.identity.name if holder.identity else ""),
         gpu=("s", holder.gpu),
         used=("t", holder.used),
     )
+    if holder.identity:
+        entry |= details(
+            executable=("s", holder.identity.program),
+            unit=("s", holder.identity.unit),
+            user_unit=("s", holder.identity.user_unit),
+            container=("s", holder.identity.container),
+            ports=("au", holder.identity.listening_ports),
+        )
     if holder.tenant:
         entry |= details(recognised_by=("s", holder.why), orphan=("b", holder.orphan))
     return entry
@@ -169,23 +181,51 @@ def engine_view(state: State, engine: str) -> Values:
         "Reachable": status.reachable,
         "Version": status.version,
         "Detail": status.detail,
+        "Unit": status.unit,
+        "Settings": [_setting(setting) for setting in status.settings],
+        **models_view(status),
     }
 
 
-def health_view(state: State) -> Values:
+def _setting(setting: Setting) -> Details:
+    return details(
+        name=("s", setting.name),
+        value=("s", setting.value),
+        source=("s", setting.source),
+        meaning=("s", setting.meaning),
+        pending=("s", setting.pending),
+    )
+
+
+def health_view(state: State, realtime: Realtime) -> Values:
     """Properties of the health object."""
     return {
         "State": overall(state.checks),
         "Summary": summary(state.checks),
-        "Checks": [_check(check) for check in state.checks],
+        "Checks": [check_details(check, realtime) for check in state.checks],
     }
 
 
-def _check(check: Check) -> Details:
+def changed_checks(before: Sequence[Check], now: Sequence[Check], realtime: Realtime) -> Iterator[list[object]]:
+    """The bodies of the signal Changed; none for the first checks there are."""
+    known = {check.id: check.state for check in before}
+    if not known:
+        return
+    for check in now:
+        was = known.pop(check.id, "")
+        if was != check.state:
+            yield [check.id, was, check.state, check_details(check, realtime)]
+    for gone, was in known.items():
+        yield [gone, was, "", {}]
+
+
+def check_details(check: Check, realtime: Realtime) -> Details:
+    """One self-check."""
     return details(
         id=("s", check.id),
         state=("s", check.state),
         summary=("s", check.summary),
         impact=("s", check.impact),
         remedy=("s", check.remedy),
+        since=("t", realtime(check.since)),
     )

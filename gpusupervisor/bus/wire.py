@@ -48,6 +48,7 @@ _CONVERTERS: Mapping[str, Callable[[Any], object]] = {
     "as": _texts,
     "a{st}": _sizes,
     "a{sv}": dict,
+    "au": list,
     "aa{sv}": list,
 }
 

@@ -19,7 +19,14 @@ handler      `async def show(session: Session) -> int | None`: an exit code of `
 `following`  `follow(session, job_path, meanwhile)`: shows a job until it has ended, Ctrl-C cancels it; returns its
              shape and the exit code.
 `cards`      `card(session, wanted)`: the path and UUID of the GPU that --gpu means.
+`overrides`  Tenant files in /etc: checked, written whole, put in force.
+`asking`     A question to the person at the terminal.
+`setup/`     What `setup` finds and proposes.
 `exits`      The exit codes, in one place.
 
-A new group: write `commands/x.py`, add it to `commands.GROUPS`, its shape to `shapes`, its screen to `screens/x.py`.
+`completion`  What the shells ask for at Tab; it reads the declarations, so a new command needs nothing there.
+`man/`       gpusupervisorctl(1) and gpusupervisorctl-json(5); tests/manual says which line of them is missing.
+
+A new group: write `commands/x.py`, add it to `commands.GROUPS`, its shape to `shapes`, its screen to `screens/x.py`,
+and describe it in `man/`.
 """

@@ -51,6 +51,11 @@ class Client:
         self._bus: MessageBus
         self._closing = AsyncExitStack()
 
+    @property
+    def bus(self) -> MessageBus:
+        """The bus that the service is on, for calls of others there."""
+        return self._bus
+
     async def __aenter__(self) -> "Client":
         try:
             self._bus = await self._connect()

@@ -15,10 +15,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpusupervisor.cli import overrides
+from gpusupervisor.cli.asking import ask
 from gpusupervisor.cli.exits import DONE, FAILED, NOT_ALLOWED, WRONG_USE, CommandFailed
 from gpusupervisor.cli.session import Session
 
-FOLDER = Path("/etc/gpusupervisor/tenants.d")
 EDITORS = ("editor", "nano", "vim", "vi")
 CUT = "### Below this line nothing is kept."
 _NAME = re.compile(r"[A-Za-z0-9_:@][A-Za-z0-9._:@-]{0,63}", re.ASCII)
@@ -27,8 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9_:@][A-Za-z0-9._:@-]{0,63}", re.ASCII)
 async def edit_override(session: Session, name: str) -> int:
     """Edit until it is right or given up; an exit code. Raises CommandFailed before anything is opened or changed."""
     _check_can_edit(session, name)
-    file = _override(name)
-    before = _content(file)
+    file = overrides.override(name)
+    before = overrides.content(file)
     draft = _draft(file, before or "", await _effective(session, name))
     with tempfile.TemporaryDirectory(prefix="gpusupervisorctl-") as folder:
         copy = _copy(folder, file, draft)
@@ -42,7 +43,7 @@ async def edit_override(session: Session, name: str) -> int:
             if not problems:
                 return DONE
             session.note("\n".join(problems))
-            if not _again():
+            if not await _again():
                 session.note(f"Nothing was changed. What you wrote:\n\n{text}")
                 return FAILED
 
@@ -54,17 +55,10 @@ def _check_can_edit(session: Session, name: str) -> None:
         )
     if not _NAME.fullmatch(name):
         raise CommandFailed(f"{name!r} is no tenant's id: letters, digits and . _ : @ - are.", WRONG_USE)
-    existing = next(each for each in (FOLDER, *FOLDER.parents) if each.exists())
-    if not os.access(existing, os.W_OK):
-        raise CommandFailed(f"{FOLDER} is root's: sudo gpusupervisorctl edit {name}", NOT_ALLOWED)
+    if not overrides.can_be_written():
+        raise CommandFailed(f"{overrides.FOLDER} is root's: sudo gpusupervisorctl edit {name}", NOT_ALLOWED)
     if session.json:
         raise CommandFailed("edit is for a person; it has no --json.", WRONG_USE)
-
-
-def _override(name: str) -> Path:
-    """Its file, there or not: .toml unless there is one in JSON."""
-    json = FOLDER / f"{name}.json"
-    return json if json.exists() else FOLDER / f"{name}.toml"
 
 
 async def _effective(session: Session, name: str) -> str:
@@ -76,16 +70,6 @@ async def _effective(session: Session, name: str) -> str:
         return ""
     text: str = await session.client.call("Explain", "s", [name], path=f"{ROOT}/tenants", interface=TENANTS)
     return text
-
-
-def _content(file: Path) -> str | None:
-    """Its text; None when it is not there."""
-    try:
-        return file.read_text()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}") from None
 
 
 def _draft(file: Path, before: str, effective: str) -> str:
@@ -106,7 +90,7 @@ def _copy(folder: str, file: Path, draft: str) -> Path:
 
 def _kept(copy: Path) -> str:
     """What was written above the line, without our own comments; ends in a line end unless it is empty."""
-    text = (_content(copy) or "").split(CUT, 1)[0]
+    text = (overrides.content(copy) or "").split(CUT, 1)[0]
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("### ")).strip()
     return f"{kept}\n" if kept else ""
 
@@ -133,52 +117,22 @@ def _open_editor(copy: Path) -> None:
 
 
 async def _put(session: Session, file: Path, before: str | None, text: str) -> list[str]:
-    """Check, put in place, reload. Returns what is wrong with the text; nothing is changed then."""
+    """Put it in place and in force. Returns what is wrong with the text; nothing is changed then."""
     if not text:
         return [
             f"Empty. To go back to what is shipped: rm {file}; an empty file would take the tenant away altogether."
         ]
-    problems: list[str] = await session.client.call("CheckDefinition", "ss", [file.name, text])
-    if problems:
-        return problems
-    if _content(file) != before:
-        raise CommandFailed(f"{file} was changed by somebody else meanwhile; nothing was written.\n\n{text}")
-    _write(file, text)
-    try:
-        await session.client.call("Reload")
-    except CommandFailed as failure:
-        if file.name not in str(failure):
-            raise CommandFailed(f"{file} is written, and not in force yet: {failure}", failure.exit_code) from None
-        _restore(file, before)
-        return str(failure).splitlines()
-    session.say(f"{file} is written and in force.")
-    return []
+    problems = await overrides.put(session.client, file, before, text)
+    if not problems:
+        session.say(f"{file} is written and in force.")
+    return problems
 
 
-def _restore(file: Path, before: str | None) -> None:
-    if before is None:
-        file.unlink()
-    else:
-        _write(file, before)
-
-
-def _write(file: Path, text: str) -> None:
-    """In one step, and kept over a power cut; a name of its own until then, which the service does not read."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
-        with os.fdopen(descriptor, "w") as written:
-            written.write(text)
-            written.flush()
-            os.fchmod(descriptor, 0o644)
-            os.fsync(descriptor)
-        os.replace(temporary, file)
-    except OSError as error:
-        raise CommandFailed(f"{file} cannot be written: {error}") from None
-
-
-def _again() -> bool:
+async def _again() -> bool:
     """Whether the person wants to go on; nobody there does not."""
     if not sys.stdin.isatty():
         return False
-    return input("Edit again? [Y/n] ").strip().lower() in ("", "y", "yes")
+    try:
+        return await ask("Edit again? [Y/n] ") in ("", "y", "yes")
+    except EOFError:
+        return False

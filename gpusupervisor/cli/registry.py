@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from gpusupervisor.cli.session import Session
 
-Completes = Literal["", "tenant", "gpu", "engine", "model", "job", "file", "host"]
+Completes = Literal["", "tenant", "gpu", "engine", "model", "job", "check", "file", "host"]
 """What an argument names, so that completion can ask the running service for it."""
 Handler = Callable[["Session"], Awaitable[int | None]]
 

@@ -69,6 +69,11 @@ def tenants(objects: Mapping[str, Interfaces]) -> list[Shape]:
     return _each(objects, "Tenant")
 
 
+def engines(objects: Mapping[str, Interfaces]) -> list[Shape]:
+    """`engines`: every engine, whether it runs or not."""
+    return _each(objects, "Engine")
+
+
 def health(objects: Mapping[str, Interfaces]) -> Shape:
     """`health`: state, summary, and every check."""
     return _each(objects, "Health")[0]
@@ -147,6 +152,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "ReleaseStarted": ("plan_id", "plan"),
     "ReleaseStep": ("plan_id", "tenant", "outcome", "freed", "details"),
     "ReleaseFinished": ("plan_id", "outcome", "freed", "details"),
+    "Changed": ("id", "old", "new", "check"),
     "Finished": ("state", "detail", "result"),
     "Alert": ("cause", "text"),
     "DriftDetected": ("item", "details"),

@@ -43,6 +43,12 @@ def event(member: str, body: Sequence[Any]) -> str:
             return f"the trial of a profile has ended, {safe(end)}: {safe(reason)}"
         case "Alert", [_, text]:
             return safe(text)
+        case "Changed", [check, _, state, found]:
+            return (
+                f"check {safe(check)} is {safe(state)}: {safe(found['summary'])}"
+                if state
+                else f"check {safe(check)}: gone"
+            )
     return f"{member} {safe(body)}"
 
 

@@ -22,6 +22,10 @@ class BadAnswer(HttpError):  # noqa: N818
     """It answered, with something that cannot be used: too big, cut off, not JSON, a redirect."""
 
 
+class NeedsKey(BadAnswer):
+    """It answered that it lets nobody in without a key, or not with this one."""
+
+
 class NotAllowed(HttpError):  # noqa: N818
     """Never sent: not a usable address, or not on this machine."""
 

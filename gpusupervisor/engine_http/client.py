@@ -9,7 +9,7 @@ from gpusupervisor import __version__
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.engine_http.address import connectable, is_local
 from gpusupervisor.engine_http.answer import Answer, BadAnswer, NotAllowed, TimedOut
-from gpusupervisor.engine_http.connection import Connection
+from gpusupervisor.engine_http.connection import MAX_BODY, Connection
 from gpusupervisor.engine_http.keys import ROOT, Header, has_key, read_headers
 from gpusupervisor.foreign_text import harmless
 
@@ -56,11 +56,13 @@ class EngineHttp:
         body: bytes | None = None,
         headers: Sequence[Header] = (),
         remote: bool = False,
+        largest: int = MAX_BODY,
     ) -> Answer:
         """Send one request and read the whole answer.
 
         path: begins with "/", query included, already encoded. timeout: microseconds for everything,
         connecting included. headers: keys are read from their files now. remote: `base` may be another machine.
+        largest: bytes of a body that are read.
         Redirects are not followed.
         Raises HttpError.
         """
@@ -75,7 +77,7 @@ class EngineHttp:
         origin = f"{parts.scheme}://{parts.netloc}"
         try:
             async with asyncio.timeout(timeout / MICROSECONDS):
-                return await self._ask(origin, verb, parts.path + path, all_headers, body or b"")
+                return await self._ask(origin, verb, parts.path + path, all_headers, body or b"", largest)
         except TimeoutError:
             raise TimedOut(f"did not answer {harmless(path, 60)} in time") from None
 
@@ -91,12 +93,12 @@ class EngineHttp:
         return read_headers(headers)
 
     async def _ask(
-        self, origin: str, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
+        self, origin: str, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes, largest: int
     ) -> Answer:
         kept = self._take(origin)
         if kept is not None:
             try:
-                return await self._exchange(origin, kept, verb, target, headers, body)
+                return await self._exchange(origin, kept, verb, target, headers, body, largest)
             except EOFError:
                 if verb != "GET":  # it may have been heard all the same
                     raise BadAnswer("closed the connection without an answer") from None
@@ -105,7 +107,7 @@ class EngineHttp:
         here = is_local(origin)
         fresh = await Connection.open(parts.hostname or "", parts.port or (443 if tls else 80), tls=tls, here=here)
         try:
-            return await self._exchange(origin, fresh, verb, target, headers, body)
+            return await self._exchange(origin, fresh, verb, target, headers, body, largest)
         except EOFError:
             raise BadAnswer("closed the connection without an answer") from None
 
@@ -117,10 +119,11 @@ class EngineHttp:
         target: str,
         headers: Sequence[tuple[str, str]],
         body: bytes,
+        largest: int,
     ) -> Answer:
         whole = False
         try:
-            answer = await connection.exchange(verb, target, headers, body)
+            answer = await connection.exchange(verb, target, headers, body, largest)
             whole = connection.reusable
         finally:
             if whole:

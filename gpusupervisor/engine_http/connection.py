@@ -55,8 +55,10 @@ class Connection:
         """Whether another request can be sent: the last exchange ended well and the peer has not closed."""
         return self._protocol.our_state is h11.IDLE and not self._reader.at_eof()
 
-    async def exchange(self, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
-        """Send a request and read the whole answer.
+    async def exchange(
+        self, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes, largest: int = MAX_BODY
+    ) -> Answer:
+        """Send a request and read the whole answer, of `largest` bytes at most.
 
         Raises BadAnswer, NotAllowed (the request cannot be sent as described), EOFError when the peer closed
         without a word.
@@ -69,12 +71,12 @@ class Connection:
         with self._peers_mistakes_told():
             self._writer.write(data)
             await self._writer.drain()
-            answer = await self._read()
+            answer = await self._read(largest)
             if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
                 self._protocol.start_next_cycle()
         return answer
 
-    async def _read(self) -> Answer:
+    async def _read(self, largest: int) -> Answer:
         response, body = await self._head(), bytearray()
         if 300 <= response.status_code < 400:
             raise BadAnswer("answered with a redirect, which is not followed")
@@ -83,8 +85,8 @@ class Connection:
             raise BadAnswer("answered in a compression that was not asked for")
         while isinstance(event := await self._event(), h11.Data):
             body += event.data
-            if len(body) > MAX_BODY:
-                raise BadAnswer("answered more than 1 MiB")
+            if len(body) > largest:
+                raise BadAnswer(f"answered more than {largest >> 20} MiB")
         return Answer(response.status_code, bytes(body), headers.get(b"content-type", b"").decode("latin-1"))
 
     async def _head(self) -> h11.Response:

@@ -1,273 +1,92 @@
-"""Self-checks over what the last tick saw. Each is a small pure function that can come to each of its states."""
+"""The list of all self-checks, in the order in which they are shown."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from gpusupervisor.arbitration.situation import Situation
-from gpusupervisor.controls import Controls, GpuControls
-from gpusupervisor.foreign_text import harmless
-from gpusupervisor.gpu.sample import Sample
-from gpusupervisor.models.residency import Residency
-from gpusupervisor.processes.privileged import Sight
+from gpusupervisor.health.attribution import check_attribution, check_processes
+from gpusupervisor.health.configuration import check_configuration, check_declarations
+from gpusupervisor.health.driver import check_driver, check_gpus
+from gpusupervisor.health.engine_apis import check_apis
+from gpusupervisor.health.engine_checks import check_engines
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.health.hardware import check_drift, check_fans
+from gpusupervisor.health.helper import check_helper, check_polkit
+from gpusupervisor.health.memory import check_desktop, check_unattributed, check_unmanaged
+from gpusupervisor.health.model_checks import check_models
+from gpusupervisor.health.model_files import check_model_directories, check_residency
+from gpusupervisor.health.power import check_sleep
+from gpusupervisor.health.telemetry import check_telemetry
+from gpusupervisor.health.tenants import check_tenants
+from gpusupervisor.health.versions import check_versions
 from gpusupervisor.state import Check
-from gpusupervisor.telemetry.status import StoreStatus
-from gpusupervisor.tenants.activity.verdict import Activity
-from gpusupervisor.tenants.census import Census
-
-NAMED = 4
-"""Processes that a check names."""
-LISTED = 50
-"""Problems of the configuration that have a check of their own."""
 
 
-def check_driver(sample: Sample) -> Check:
-    """NVML and the kernel driver answer."""
-    driver = sample.driver
-    if driver.state == "ok":
-        if driver.impact:
-            return Check("driver", "degraded", driver.detail, driver.impact, driver.remedy)
-        return Check("driver", "ok", f"driver {driver.version} answers")
-    if driver.state in ("asleep", "starting"):
-        return Check("driver", "skipped", driver.detail or f"the driver is {driver.state}")
-    return Check("driver", "failed", driver.detail, driver.impact, driver.remedy)
+@dataclass(frozen=True, slots=True)
+class SelfCheckItem:
+    """One self-check."""
+
+    name: str
+    """The id of its check, or how the ids of several begin."""
+    look: Callable[[Facts], Iterable[Check]]
+    """Pure; at every tick, so cheap."""
+    quiet: Check | None = None
+    """What is shown when it has found nothing to say; None for one that always says something."""
 
 
-def check_gpus(sample: Sample) -> tuple[Check, ...]:
-    """Every GPU can be read, and its processes believed."""
-    checks = []
-    for gpu in sample.gpus:
-        name = f"gpu-{gpu.identity.uuid}"
-        if gpu.state in ("lost", "failing"):
-            impact = "its memory is not known and nothing on it is released"
-            remedy = "look at the kernel log (journalctl -k) for Xid messages; a lost GPU needs a reboot"
-            checks.append(Check(name, "failed", f"{gpu.identity.name} is {gpu.state}: {gpu.detail}", impact, remedy))
-        elif gpu.attribution_problem:
-            impact = "who holds its memory is not known, so nothing on it is released"
-            remedy = "update the driver; on a MIG GPU only observing is possible"
-            checks.append(Check(name, "degraded", gpu.attribution_problem, impact, remedy))
-        else:
-            checks.append(Check(name, "ok", f"{gpu.identity.name} is {gpu.state}"))
-    return tuple(checks)
+def _ok(name: str, summary: str) -> Check:
+    return Check(name, "ok", summary)
 
 
-def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> tuple[Check, ...]:
-    """All configuration files are understood; else a check for every problem, the first few of very many.
-
-    refused: problems of a reload that was not taken over.
-    """
-    found = refused or problems
-    if not found:
-        return (Check("configuration", "ok", "all configuration files are understood"),)
-    start = "reload failed: " if refused else ""
-    impact = (
-        "what was running before is kept"
-        if refused
-        else "what this file says has no effect, and the tenant it describes is asked for nothing"
-    )
-    remedy = "correct the file (gpusupervisorctl lint shows every problem), then systemctl reload gpusupervisor"
-    shown = found if len(found) <= LISTED else (*found[:LISTED], f"{len(found) - LISTED} more problems")
-    return tuple(
-        Check("configuration" if number == 1 else f"configuration-{number}", "degraded", start + text, impact, remedy)
-        for number, text in enumerate(shown, start=1)
-    )
+def _skipped(name: str, summary: str) -> Check:
+    return Check(name, "skipped", summary)
 
 
-def check_declarations(problems: tuple[str, ...]) -> tuple[Check, ...]:
-    """What units declare of themselves is understood: a check for every problem, the first few of very many."""
-    impact = "what the unit says has no effect; a system unit's tenant is asked for nothing until it is right"
-    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload; a user's unit: restart it"
-    shown = problems if len(problems) <= LISTED else (*problems[:LISTED], f"{len(problems) - LISTED} more problems")
-    return tuple(
-        Check(f"declaration-{number}", "degraded", text, impact, remedy) for number, text in enumerate(shown, start=1)
-    )
-
-
-def check_tenants(
-    situation: Situation, activities: Mapping[str, Activity], reloaded: frozenset[str]
-) -> tuple[Check, ...]:
-    """No tenant is stuck, orphaned, or reloaded by a client as soon as it has released."""
-    checks = []
-    for tenant in situation.tenants.values():
-        name = f"tenant-{tenant.id}"
-        activity = activities.get(tenant.id)
-        if activity is not None and activity.state == "stuck":
-            checks.append(Check(name, "degraded", f"{tenant.id}: {activity.reason}", activity.impact, activity.remedy))
-        elif tenant.orphan_on:
-            checks.append(
-                Check(
-                    name,
-                    "degraded",
-                    f"{tenant.id}: a process has outlived its server and still holds VRAM",
-                    "its memory cannot be asked for",
-                    "end the process; restarting the engine does not",
-                )
-            )
-        elif tenant.id in reloaded:
-            checks.append(
-                Check(
-                    name,
-                    "degraded",
-                    f"{tenant.id}: a client had it reload at once after a release",
-                    "releasing it only costs time, so it is left alone for ten minutes",
-                    "raise its priority, or find the client that keeps asking for the model",
-                )
-            )
-    return tuple(checks)
-
-
-def check_helper(sight: Sight, census: Census) -> Check:
-    """What /proc hides of the processes that hold VRAM is told by the helper."""
-    holders = {h.pid: h for tenant in census.tenants.values() for h in tenant.holders}
-    holders |= {h.pid: h for account in census.gpus.values() for h in account.unmanaged}
-    unseen = [
-        f"{harmless(holder.identity.name, 32)} (PID {pid})"
-        for pid, holder in sorted(holders.items())
-        if holder.identity and holder.identity.hidden & {"executable", "working_directory"}
-    ]
-    if sight.state == "ok":
-        return Check("helper", "ok", "the helper tells what /proc hides of other users' processes")
-    if sight.state == "unasked" or not unseen:
-        return Check("helper", "skipped", "nothing is hidden from the supervisor, so the helper is not asked")
-    named = ", ".join(unseen[:NAMED]) + (" and others" if len(unseen) > NAMED else "")
-    why, remedy = _HELPER_TROUBLE[sight.state]
-    detail = f" ({sight.detail})" if sight.detail else ""
-    return Check(
-        "helper",
-        "degraded",
-        f"{why}{detail}, so what {named} runs, in which folder and on which ports, could not be seen",
-        "a program that was started by hand may stay unmanaged, and an engine on an unusual port is not reached",
-        remedy,
-    )
-
-
-def check_telemetry(status: StoreStatus) -> Check:
-    """Telemetry and what is learned can be stored, and the disk keeps up."""
-    if status.state == "off":
-        return Check("telemetry", "skipped", status.detail)
-    if status.state == "opening":
-        return Check("telemetry", "skipped", "the telemetry store is being opened")
-    if status.state == "failing":
-        return Check(
-            "telemetry",
-            "failed",
-            f"{status.path} cannot be written: {status.detail}",
-            "what is learned and measured now is kept in memory alone; what is stored already is not touched",
-            "make room on the disk, or let the service write into the folder; it is tried again by itself",
-        )
-    if status.losing or status.late:
-        return Check(
-            "telemetry",
-            "degraded",
-            f"the disk does not keep up with what is to be written to {status.path}",
-            "telemetry has gaps; what is learned is not lost, but may be stored late",
-            "look for what keeps the disk busy (iotop), or for errors of the disk (journalctl -k)",
-        )
-    if status.set_aside:
-        return Check(
-            "telemetry",
-            "degraded",
-            "the telemetry store was damaged and a new one was begun",
-            "older telemetry cannot be queried; what could be read of what was learned was carried over",
-            f"the old file is kept: look at it with sqlite3, or delete {status.set_aside}; a damaged file may mean "
-            "a failing disk. This note goes away when the service is restarted",
-        )
-    return Check("telemetry", "ok", "telemetry is stored")
-
-
-def check_fans(controls: Controls) -> tuple[Check, ...]:
-    """Fans that somebody wants controlled are."""
-    checks = []
-    for uuid, gpu in controls.gpus.items():
-        wanted = any(fan.mode != "automatic" for fan in gpu.fans)
-        if not wanted or gpu.condition in ("asleep", "given-away"):
-            continue
-        name, reason = f"fans-{uuid}", gpu.fan_control_reason or gpu.detail
-        if controls.problem or gpu.fan_control in ("unavailable", ""):
-            summary = f"the fans of {gpu.identity.name} cannot be controlled: {controls.problem or reason}"
-            impact = "the driver controls them, or they keep the speed they have until it answers"
-            remedy = "see journalctl -u gpusupervisor-helper"
-            checks.append(Check(name, "degraded", summary, impact, remedy))
-        elif gpu.fan_control == "fail-safe":
-            summary = f"the fans of {gpu.identity.name} were given back to the driver: {reason}"
-            impact = "they run as the driver has it, or at full, and not as they were set"
-            remedy = "they are controlled again by themselves when the cause is gone, or when they are set anew"
-            checks.append(Check(name, "degraded", summary, impact, remedy))
-        else:
-            checks.append(Check(name, "ok", f"the fans of {gpu.identity.name} are controlled as they were set"))
-    return tuple(checks)
-
-
-def check_drift(controls: Controls) -> tuple[Check, ...]:
-    """Profiles are applied, and stand."""
-    return tuple(_drift_of(uuid, gpu) for uuid, gpu in controls.gpus.items() if gpu.profile)
-
-
-def _drift_of(uuid: str, gpu: GpuControls) -> Check:
-    name, of = f"drift-{uuid}", gpu.identity.name
-    fought = [verdict for verdict in gpu.drift if verdict.verdict in ("contested", "drifted")]
-    if gpu.distrust:
-        return Check(
-            name,
-            "degraded",
-            f"the profile of {of} is not applied by itself: {gpu.distrust}",
-            "the GPU runs with the driver's settings after the next start, and drift is not repaired",
-            "apply the profile again when it is well, try a tamer one, or reset it",
-        )
-    if gpu.problem:
-        return Check(
-            name,
-            "degraded",
-            f"the profile of {of}: {gpu.problem}",
-            "the GPU may run with other settings than the profile's",
-            "see journalctl -u gpusupervisor-helper; it is tried again by itself",
-        )
-    if fought:
-        return Check(
-            name,
-            "degraded",
-            f"{fought[0].item} of {of} is {fought[0].verdict}: {fought[0].detail}",
-            "the GPU runs with other settings than the profile's",
-            "find the program that sets it too; applying the profile again makes the helper keep it once more",
-        )
-    return Check(name, "ok", f"the profile of {of} stands as far as it can be read")
-
-
-def check_residency(residencies: Mapping[str, Residency]) -> Check:
-    """How much of models' files is in RAM can be measured, and how that is done."""
-    looked_at = {tenant: each for tenant, each in residencies.items() if each.models}
-    unseen = [tenant for tenant, each in residencies.items() if not each.method and each.problems]
-    if not looked_at and not unseen:
-        return Check("residency", "skipped", "no model files were found in the directories that [models] names")
-    if not looked_at:
-        why = residencies[unseen[0]].problems[0]
-        return Check("residency", "skipped", f"what is in RAM of models' files is not known: {why}")
-    dark = [
-        model for each in looked_at.values() for model in each.models.values() if model.size and model.cached is None
-    ]
-    methods = sorted({each.method for each in looked_at.values()})
-    if dark and len(dark) == sum(len(each.models) for each in looked_at.values()):
-        return Check(
-            "residency",
-            "degraded",
-            f"what is in RAM of models' files cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
-            "whether a model loads from RAM or from disk is not known, and none is found to be worth warming",
-            "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
-        )
-    return Check("residency", "ok", f"what is in RAM of models' files is measured by {' and '.join(methods)}")
-
-
-_HELPER_TROUBLE: Mapping[str, tuple[str, str]] = {
-    "missing": (
-        "the helper is not there",
-        "install it (make install does) and see systemctl status gpusupervisor-helper",
+CHECKS = (
+    SelfCheckItem("driver", lambda facts: (check_driver(facts.sample, facts.surroundings.access),)),
+    SelfCheckItem("gpus", lambda facts: check_gpus(facts.sample)),
+    SelfCheckItem("attribution", lambda facts: check_attribution(facts.sample)),
+    SelfCheckItem("processes", lambda facts: (check_processes(facts),)),
+    SelfCheckItem("configuration", lambda facts: check_configuration(facts.problems, facts.refused)),
+    SelfCheckItem(
+        "declarations",
+        lambda facts: check_declarations(facts.declaration_problems),
+        _ok("declarations", "what units declare of themselves is understood"),
     ),
-    "refused": (
-        "the helper does not let the supervisor call it",
-        "run the service as its unit does, as the user gpusupervisor, with the installed bus policy "
-        "org.gpusupervisor1.Helper.conf; systemctl reload dbus reads it anew",
+    SelfCheckItem(
+        "tenants",
+        lambda facts: check_tenants(facts.situation, facts.activities, facts.reloaded),
+        _ok("tenants", "no tenant is stuck, orphaned or reloaded as soon as it has released"),
     ),
-    "failing": (
-        "the helper fails",
-        "see journalctl -u gpusupervisor-helper",
+    SelfCheckItem("apis", check_apis, _skipped("apis", "no engine with an API runs")),
+    SelfCheckItem(
+        "engines",
+        lambda facts: check_engines(facts.engines, facts.sight),
+        _skipped("engines", "no engine runs whose settings are known"),
     ),
-}
-"""By the state of the sight: what is wrong, and what to do."""
+    SelfCheckItem(
+        "versions",
+        lambda facts: check_versions(facts.engines),
+        _ok("versions", "no engine has a version that is known to misbehave"),
+    ),
+    SelfCheckItem(
+        "models",
+        lambda facts: check_models(facts.engines),
+        _ok("models", "no model is partly in system memory for want of VRAM"),
+    ),
+    SelfCheckItem("unmanaged", check_unmanaged, _skipped("unmanaged", "no GPU is read now")),
+    SelfCheckItem("unattributed", check_unattributed, _skipped("unattributed", "no GPU is read now")),
+    SelfCheckItem("desktop", check_desktop, _skipped("desktop", "no desktop holds memory")),
+    SelfCheckItem("telemetry", lambda facts: (check_telemetry(facts.telemetry),)),
+    SelfCheckItem("residency", lambda facts: (check_residency(facts.residencies),)),
+    SelfCheckItem(
+        "model-directories",
+        lambda facts: check_model_directories(facts.residencies, facts.engines),
+        _skipped("model-directories", "no directory of models is known to the helper"),
+    ),
+    SelfCheckItem("helper", lambda facts: (check_helper(facts.sight, facts.census),)),
+    SelfCheckItem("polkit", lambda facts: (check_polkit(facts.surroundings.polkit),)),
+    SelfCheckItem("fans", lambda facts: check_fans(facts.controls), _skipped("fans", "no fan is controlled")),
+    SelfCheckItem("drift", lambda facts: check_drift(facts.controls), _skipped("drift", "no profile is set")),
+    SelfCheckItem("sleep", check_sleep, _skipped("sleep", "no GPU may sleep by itself")),
+)
+"""Every check there is."""

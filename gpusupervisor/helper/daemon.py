@@ -13,6 +13,7 @@ from pathlib import Path
 from gpusupervisor import __version__
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.clock import SystemClock
+from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.helper.callers import allowed_users
@@ -24,7 +25,7 @@ from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.helper.sleep import SleepWatch
-from gpusupervisor.helper.variables import named_variables
+from gpusupervisor.helper.variables import named_variables, tenant_units
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import BusLost, BusUnreachable
 from gpusupervisor.journal.setup import HELPER, set_up_logging
@@ -32,7 +33,7 @@ from gpusupervisor.memory import PROC
 from gpusupervisor.notify import Notifier
 from gpusupervisor.processes.inside import HOST_NETWORK
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
-from gpusupervisor.tenants.declared import VARIABLES
+from gpusupervisor.tenants.declared import VARIABLES as DECLARED
 
 EXIT_BUS_LOST = 1
 TICK = 1.0
@@ -95,8 +96,9 @@ class Helper:
         )
         teller = FactTeller(
             Holders(thread, self._clock, surroundings.sysfs_root, lambda: controls.given_away.gpus),
-            lambda: named_variables(surroundings.tenant_layers) | VARIABLES,
+            lambda: named_variables(surroundings.tenant_layers) | VARIABLES | DECLARED,
             network=surroundings.network,
+            units=lambda: tenant_units(surroundings.tenant_layers),
         )
         page_cache = PageCacheCalls(surroundings.tenant_layers, surroundings.memory)
         allowed = await asyncio.to_thread(surroundings.allowed)

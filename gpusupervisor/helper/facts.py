@@ -1,6 +1,9 @@
-"""What the helper tells of processes: of those that hold VRAM as it reads itself, and of nobody else."""
+"""What the helper tells of processes: of those that hold VRAM as it reads itself, of what started them, and of the
+processes of the system units that tenant files of root's name. Of nobody else.
+"""
 
 import asyncio
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +16,17 @@ from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.gpu.sample import GpuIdentity, Sample
 from gpusupervisor.gpu.session import DriverSession
+from gpusupervisor.processes.cgroup import parse_cgroup
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.inside import HOST_NETWORK, read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts
+from gpusupervisor.processes.procfs import Procfs
 
 AT_MOST = 256
 """Processes of one question."""
 DEADLINE = 5.0
 """Seconds in which the driver must have listed the holders."""
+MAX_ANCESTORS = 16
 
 Refusal = Literal["holds no VRAM", "is gone", "cannot be read"]
 
@@ -77,10 +83,16 @@ class FactTeller:
         variables: Callable[[], frozenset[str]],
         proc_root: Path = Path("/proc"),
         network: str = HOST_NETWORK,
+        units: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """variables: reads which environment variables may be told, anew at every question; may block."""
+        """variables: reads which environment variables may be told, anew at every question; may block.
+
+        units: likewise, the patterns of the system units whose processes may be told of.
+        """
         self._holders = holders
         self._variables = variables
+        self._units = units
+        self._proc = Procfs(proc_root)
         self._root = proc_root
         self._network = network
 
@@ -93,7 +105,31 @@ class FactTeller:
 
     def _read_all(self, asked: Sequence[ProcessKey], holders: frozenset[int]) -> list[Told]:
         variables = self._variables()
-        return [self._read(key, variables) if key.pid in holders else Told(key, None, "holds no VRAM") for key in asked]
+        known = holders | self._starters_of(holders) if any(key.pid not in holders for key in asked) else holders
+        units = self._units() if any(key.pid not in known for key in asked) else frozenset()
+        return [
+            self._read(key, variables)
+            if key.pid in known or self._is_in_unit(key.pid, units)
+            else Told(key, None, "holds no VRAM")
+            for key in asked
+        ]
+
+    def _starters_of(self, holders: frozenset[int]) -> frozenset[int]:
+        """The ancestors of processes, PID 1 left out: a server's settings are with the server, not its workers."""
+        found: set[int] = set()
+        for pid in holders:
+            for _ in range(MAX_ANCESTORS):
+                stat = self._proc.stat(pid)
+                if stat is None or stat.parent_pid <= 1 or stat.parent_pid in found:
+                    break
+                pid = stat.parent_pid  # noqa: PLW2901  (up one generation)
+                found.add(pid)
+        return frozenset(found)
+
+    def _is_in_unit(self, pid: int, units: frozenset[str]) -> bool:
+        """Whether a system unit of these names runs it, as its control group says, which only root can choose."""
+        unit = parse_cgroup(self._proc.cgroup(pid)).unit if units else ""
+        return bool(unit) and any(fnmatch.fnmatchcase(unit, pattern) for pattern in units)
 
     def _read(self, key: ProcessKey, variables: frozenset[str]) -> Told:
         try:

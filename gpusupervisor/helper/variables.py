@@ -1,10 +1,10 @@
-"""Which environment variables may be told: those that tenant definitions name, and only definitions of root's."""
+"""Of which processes, and which environment variables of them, may be told: by tenant definitions of root's only."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpusupervisor.configuration.document import SUFFIXES, DocumentError, parse_document
+from gpusupervisor.configuration.document import SUFFIXES, DocumentError, Table, parse_document
 from gpusupervisor.helper.profile.root_files import RootFolder, UntrustedFile
 from gpusupervisor.tenants.schema import VARIABLE
 
@@ -18,11 +18,21 @@ def named_variables(layers: Sequence[Path], owner: int = 0) -> frozenset[str]:
 
     A name that a later layer replaces stays allowed: what is told of it nobody asks for.
     """
-    found = {name for layer in layers for name in _names_in(layer, owner) if VARIABLE.fullmatch(name)}
+    endpoints = (table.get("endpoint") for layer in layers for table in _tables_in(layer, owner))
+    names = (endpoint.get(key) for endpoint in endpoints if isinstance(endpoint, dict) for key in KEYS)
+    found = {name for name in names if isinstance(name, str) and VARIABLE.fullmatch(name)}
     return frozenset(sorted(found)[:AT_MOST])
 
 
-def _names_in(layer: Path, owner: int) -> Iterator[str]:
+def tenant_units(layers: Sequence[Path], owner: int = 0) -> frozenset[str]:
+    """Patterns of the system units in which tenants run, by the same files."""
+    matches = (table.get("match") for layer in layers for table in _tables_in(layer, owner))
+    units = (match.get("units") for match in matches if isinstance(match, dict))
+    found = {name for names in units if isinstance(names, list) for name in names if isinstance(name, str)}
+    return frozenset(found)
+
+
+def _tables_in(layer: Path, owner: int) -> Iterator[Table]:
     folder = RootFolder(layer, owner)
     try:
         files = [name for name in os.listdir(layer) if name.endswith(SUFFIXES) and not name.startswith(".")]
@@ -31,10 +41,8 @@ def _names_in(layer: Path, owner: int) -> Iterator[str]:
     for file in sorted(files):
         try:
             text = folder.read(file)
-            endpoint = parse_document(file, text).get("endpoint") if text else None
+            table = parse_document(file, text) if text else None
         except (UntrustedFile, DocumentError, OSError):
             continue  # the supervisor's own check of the configuration says what is wrong with it
-        for key in KEYS:
-            name = endpoint.get(key) if isinstance(endpoint, dict) else None
-            if isinstance(name, str):
-                yield name
+        if table is not None:
+            yield table

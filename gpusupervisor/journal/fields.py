@@ -51,6 +51,8 @@ FIELDS: Mapping[str, Field] = {
     for field in (
         Field("tenant", "the tenant that it is about; a plan has one for everybody it concerns"),
         Field("engine", "the engine that the tenant is, where it is one that is known"),
+        Field("endpoint", "the address at which the engine is asked"),
+        Field("process", "PID of the engine's server", "number"),
         Field("gpu", "UUID of the GPU"),
         Field("gpu_name", "the GPU's product name"),
         Field("plan", "id of the plan; they are counted on from start to start of the service"),

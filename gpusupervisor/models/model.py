@@ -1,11 +1,11 @@
 """One model of one engine."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from gpusupervisor.engines.model_apis.listing import ModelState
 from gpusupervisor.models.load_speed import LoadEstimate
 
-ModelState = Literal["loaded", "loading", "asleep", "not-loaded", "unknown"]
+__all__ = ["Model", "ModelState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Model:
     """Part of it is in system memory for want of VRAM."""
     pinned: bool = False
     """Its user asked that it stays loaded."""
+    remote: bool = False
+    """It runs on another machine: it needs no VRAM here."""
+    failed: str = ""
+    """Why its last load failed, where the engine says so."""
     cached: int | None = None
     """Of its files in RAM."""
     cached_problem: str = ""

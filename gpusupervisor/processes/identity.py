@@ -42,11 +42,16 @@ class ProcessIdentity:
     listening_ports: tuple[int, ...] = ()
     """TCP ports on which 127.0.0.1 reaches it."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Only the variables that tenant definitions name."""
+    """Only the variables that tenant definitions and engines' settings name; of secrets only that they are set."""
     ancestors: tuple[ProcessKey, ...] = ()
     """Parent first, up to PID 1 (excluded)."""
     hidden: frozenset[str] = frozenset()
-    """Names of fields that only root may read, e.g. {"executable", "working_directory"}."""
+    """Names of fields that only root may read or that nobody has read yet, e.g. {"executable", "environment"}."""
+
+    @property
+    def program(self) -> str:
+        """Base name of its executable or, where that is hidden, of its first argument; empty when neither is known."""
+        return (self.executable or "".join(self.command_line[:1])).rsplit("/", 1)[-1]
 
     @property
     def name(self) -> str:

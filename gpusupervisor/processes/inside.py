@@ -26,6 +26,13 @@ OWN_NETWORK = "self"
 HOST_NETWORK = "1"
 """The process whose network counts as the machine's: PID 1 for who has no network of its own."""
 
+WITHHELD = "(set)"
+"""Told in the place of what a variable holds that is secret by its name, and of such a flag's value within one."""
+
+_SECRET = re.compile(r"(?:.*_)?(?:KEYS?|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH)", re.IGNORECASE)
+_SECRET_FLAG = re.compile(
+    r"(--?[\w-]*(?:key|token|secret|password|auth)[\w-]*[= ]+)(?:'[^']*'|\"[^\"]*\"|\S+)", re.IGNORECASE
+)
 _LISTENING = b"0A"
 _SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
 _REACHABLE = re.compile(rb"(?:00000000|[0-9A-F]{6}7F|0{32}|0{16}FFFF0000[0-9A-F]{6}7F|0{16}FFFF00000{8}):([0-9A-F]{4})")
@@ -114,4 +121,10 @@ def _named(entries: Iterable[bytes], names: Set[str]) -> Iterator[tuple[str, str
         name = raw.decode("ascii", "replace")
         if separator and name in names and name not in seen:
             seen.add(name)  # the first one is what getenv(3) finds
-            yield name, without_control(value)[:MAX_VALUE]
+            yield name, _without_secrets(name, without_control(value)[:MAX_VALUE])
+
+
+def _without_secrets(name: str, value: str) -> str:
+    if _SECRET.fullmatch(name):
+        return WITHHELD if value else ""
+    return _SECRET_FLAG.sub(rf"\1{WITHHELD}", value)

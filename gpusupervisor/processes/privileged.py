@@ -15,7 +15,7 @@ class PrivilegedFacts:
     listening_ports: tuple[int, ...]
     """TCP ports on which 127.0.0.1 reaches it; empty too while it does not listen yet."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Only the variables that tenant definitions name."""
+    """Only the variables that tenant definitions and engines' settings name."""
 
 
 @dataclass(frozen=True, slots=True)

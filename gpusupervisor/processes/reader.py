@@ -113,7 +113,7 @@ class ProcessReader:
         place = parse_cgroup(self._proc.cgroup(pid))
         executable = self._proc.link(pid, "exe")
         working_directory = self._proc.link(pid, "cwd")
-        hidden = {"listening_ports"}
+        hidden = {"listening_ports", "environment"}
         if executable is None:
             hidden.add("executable")
         if working_directory is None:

@@ -40,6 +40,8 @@ class TenantPresence:
     """GPU UUID to known bytes."""
     unknown_on: frozenset[str] = frozenset()
     """GPUs on which a process of unknown size holds memory: holdings are a lower bound there."""
+    servers: tuple[ProcessIdentity, ...] = ()
+    """Its servers that are known, whether or not they hold VRAM."""
     endpoint_is_written: bool = True
     """The address is the one of its file, not one that a process has named: keys may be sent there."""
     headers: tuple[Header, ...] = ()

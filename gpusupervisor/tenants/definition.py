@@ -210,6 +210,9 @@ class TenantDefinition:
     """Bytes it keeps after a release, until a release has shown the real figure."""
     less_helps: bool = False
     """As beneficiary: a plan that cannot reach its need is still worth executing."""
+    reload_spilled: bool = False
+    """Unload a model that spilled into system memory, once it is idle and would fit whole: its next request loads it
+    anew."""
     release_pinned: bool = False
     """Release also what the user pinned (Ollama keep_alive = -1)."""
     idle_release_after: int = INFINITY

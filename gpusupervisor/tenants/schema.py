@@ -73,6 +73,7 @@ def _read(tenant_id: str, reader: TableReader) -> TenantDefinition:
         needs_vram=_read_need(reader),
         floor=reader.size("floor", defaults.floor),
         less_helps=reader.boolean("less-helps", defaults.less_helps),
+        reload_spilled=reader.boolean("reload-spilled", defaults.reload_spilled),
         release_pinned=reader.boolean("release-pinned", defaults.release_pinned),
         idle_release_after=reader.duration("idle-release-after", INFINITY, _SECOND, INFINITY),
         min_residency=reader.duration("min-residency", defaults.min_residency, 0, _DAY),

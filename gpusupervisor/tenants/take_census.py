@@ -1,7 +1,7 @@
 """Taking the census: every byte of VRAM is a tenant's, an unmanaged process's, or unattributed (pure)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.engine_http import without_keys
@@ -11,6 +11,7 @@ from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.listening import Address, with_address
+from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
 
 
@@ -22,6 +23,7 @@ class _Found:
     definition_id: str
     address: Address = field(default_factory=Address)
     holders: list[Holder] = field(default_factory=list)
+    servers: list[ProcessIdentity] = field(default_factory=list)
 
     def presence(self, tenant: str) -> TenantPresence:
         holdings: dict[str, int] = {}
@@ -41,6 +43,7 @@ class _Found:
             holders=tuple(self.holders),
             holdings=holdings,
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
+            servers=tuple(self.servers),
         )
 
     def _address(self) -> str:
@@ -49,18 +52,23 @@ class _Found:
         if endpoint is None:
             return ""
         is_its_own = not definition.is_implied and (endpoint.own_port or not definition.endpoint_is_usual)
-        if not self.holders and not is_its_own:
+        if not self.holders and not self.servers and not is_its_own:
             return ""
         return with_address(endpoint.url, self.address) if self.address != Address() else endpoint.url
 
 
 def take_census(
-    sample: Sample, identities: Mapping[int, ProcessIdentity], catalog: Catalog, recognizer: Recognizer
+    sample: Sample,
+    identities: Mapping[int, ProcessIdentity],
+    catalog: Catalog,
+    recognizer: Recognizer,
+    servers: Iterable[int] = (),
 ) -> Census:
     """Attribute every process of the sample.
 
     identities: by PID, of the sample's processes and of their ancestors (`ProcessReader.identify` gives both).
     A PID that is not in it is dead, a zombie, or of another PID namespace.
+    servers: PIDs of engines' servers, which are noted even while they hold no VRAM.
     """
     found: dict[str, _Found] = {
         each.id: _Found(each, each.id.partition("@")[0])
@@ -69,25 +77,29 @@ def take_census(
     accounts = {
         gpu.identity.uuid: _account(gpu, _holders(gpu, identities, catalog, recognizer, found)) for gpu in sample.gpus
     }
+    for pid in servers:
+        if pid in identities:
+            _note_server(identities[pid], identities, catalog, recognizer, found)
     presences = {tenant: each.presence(tenant) for tenant, each in found.items()}
     return Census(_with_own_endpoints(presences, found), accounts)
 
 
 def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str, _Found]) -> dict[str, TenantPresence]:
     """Nobody is asked in another's place: of those at one address, only who is known to be there keeps it."""
-    sharing = Counter(each.endpoint for each in presences.values() if each.holders)
-    kinds = Counter(
-        where for where, _ in {(each.endpoint, each.definition_id) for each in presences.values() if each.holders}
-    )
-    return {
-        tenant: replace(each, endpoint="", headers=())
-        if each.holders
-        and found[tenant].address.port is None
+    here = {tenant: each for tenant, each in presences.items() if each.holders or each.servers}
+    sharing = Counter(each.endpoint for each in here.values())
+    kinds = Counter(where for where, _ in {(each.endpoint, each.definition_id) for each in here.values()})
+    unsure = {
+        tenant
+        for tenant, each in here.items()
+        if found[tenant].address.port is None
         and (
             ("@" in tenant and sharing[each.endpoint] > 1)
             or (found[tenant].definition.endpoint_is_usual and kinds[each.endpoint] > 1)
         )
-        else each
+    }
+    return {
+        tenant: replace(each, endpoint="", headers=()) if tenant in unsure else each
         for tenant, each in presences.items()
     }
 
@@ -129,14 +141,34 @@ def _holder(
         sm_utilization=process.sm_utilization,
         orphan=recognition.orphan,
     )
-    tenant = found.get(recognition.tenant)
-    if tenant is None:
-        tenant = _Found(catalog.resolve(recognition.tenant), recognition.definition_id)
-        found[recognition.tenant] = tenant
+    tenant = _tenant(recognition, catalog, found)
     tenant.holders.append(holder)
     if (recognition.port is not None or recognition.host) and not recognition.orphan:
         tenant.address = Address(recognition.host, recognition.port)
     return holder
+
+
+def _note_server(
+    identity: ProcessIdentity,
+    identities: Mapping[int, ProcessIdentity],
+    catalog: Catalog,
+    recognizer: Recognizer,
+    found: dict[str, _Found],
+) -> None:
+    """Where a server listens says where its tenant is asked, and better than what its workers say."""
+    recognition = recognizer.recognize(catalog, identity, frozenset(), identities)
+    if recognition is not None:
+        tenant = _tenant(recognition, catalog, found)
+        tenant.servers.append(identity)
+        if recognition.port is not None or recognition.host:
+            tenant.address = Address(recognition.host, recognition.port)
+
+
+def _tenant(recognition: Recognition, catalog: Catalog, found: dict[str, _Found]) -> _Found:
+    """The tenant that was recognised; an instance may be seen for the first time."""
+    if recognition.tenant not in found:
+        found[recognition.tenant] = _Found(catalog.resolve(recognition.tenant), recognition.definition_id)
+    return found[recognition.tenant]
 
 
 def _account(gpu: GpuSample, holders: list[Holder]) -> GpuAccount:

@@ -25,6 +25,7 @@ from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, W
 from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog, load_catalog
+from gpusupervisor.unit_client import UnitClient
 
 DEFINITION = """\
 title = "{name}"
@@ -139,7 +140,9 @@ class Machine:
             NvmlReader(self.clock), NvmlThread(self.clock), self.clock, sysfs_root=self._directory / "sysfs"
         )
         configuration = Configuration(Settings(reserve=0), catalog, ())
-        self._observatory = Observatory(monitor, ProcessReader(), self._http, configuration.catalog, self.clock)
+        self._observatory = Observatory(
+            monitor, ProcessReader(), self._http, configuration.catalog, self.clock, UnitClient()
+        )
         return Supervisor(
             configuration,
             lambda: configuration,

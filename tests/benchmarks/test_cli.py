@@ -31,6 +31,8 @@ async def test_status(figure: Report) -> None:
         figure(f"gpusupervisorctl status, {name}, median", statistics.median(times), "ms", 150)
     times = [await asyncio.to_thread(run, bus, "status", "--json") for _ in range(RUNS)]
     figure("gpusupervisorctl status --json, median", statistics.median(times), "ms", 150)
+    times = [await asyncio.to_thread(run, bus, "complete", "zsh", "--", "release", "") for _ in range(RUNS)]
+    figure(f"a Tab that completes {TENANTS} tenants, median", statistics.median(times), "ms", 150)
     times = [await asyncio.to_thread(run, bus, "--help") for _ in range(RUNS)]
     figure("gpusupervisorctl --help, median", statistics.median(times), "ms", 100)
     await service.stop()

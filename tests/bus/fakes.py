@@ -12,9 +12,15 @@ from gpusupervisor.bus.authority import POLKIT_NAME
 from gpusupervisor.bus.objects import Call
 from gpusupervisor.controls import DriftVerdict, FanWish, SettingResult, TuningWish
 from gpusupervisor.errors import Blocked, NoSuchTenant
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Report, Work
+from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.residency import ModelResidency
+from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmedUp, WarmStep
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.state import Check
+from gpusupervisor.tenants.hypothetical import Recognised
 from tests.bus.builders import make_plan, make_result
 
 RESULT = SettingResult("power-limit", True, "300 W", "300 W", "")
@@ -80,15 +86,40 @@ class FakeController:
 
         return work
 
+    async def check(self) -> tuple[Check, ...]:
+        self._note("check")
+        await self.gate.wait()
+        return (Check("driver", "ok", "driver 580 answers", since=4_000_000_000),)
+
     async def reload(self) -> None:
         self._note("reload")
 
     async def set_automatic(self, enabled: bool) -> None:
         self._note("set_automatic", enabled)
 
+    def load_work(self, engine: str, model: str, needs: int) -> Work:
+        self._note("load_work", engine, model, needs)
+
+        async def work(report: Report) -> LoadResult:
+            report(50, "half of it is there")
+            await self.gate.wait()
+            return LoadResult(engine, model, "GPU-1", 4 << 30, 2_000_000, spilled=False, retried=True)
+
+        return work
+
+    async def unload_model(self, engine: str, model: str) -> UnloadResult:
+        self._note("unload_model", engine, model)
+        return UnloadResult(engine, model, 4 << 30, 300_000, "4.0 GiB came back")
+
     def explain(self, tenant: str) -> str:
         self._note("explain", tenant)
         return "title = 'Ollama'  # shipped\npriority = 50\n"
+
+    def recognise(self, process: ProcessIdentity) -> Recognised | None:
+        self._note("recognise", process)
+        if process.unit == "ollama.service":
+            return Recognised("ollama", "unit ollama.service", "http://127.0.0.1:11434")
+        return None
 
     def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         self._note("check_definition", name, text)
@@ -152,6 +183,9 @@ class FixedAuthority:
         if not self.allow:
             raise DBusError(ErrorType.ACCESS_DENIED, "no")
 
+    async def seen(self) -> PolkitSeen:
+        return PolkitSeen("answers")
+
 
 Mood = Literal["allow", "deny", "challenge", "hang", "error", "odd"]
 
@@ -175,6 +209,8 @@ class FakePolkit:
 
     def _take(self, message: Message) -> Message | bool:
         if message.message_type is not MessageType.METHOD_CALL:
+            return False
+        if message.member == "Ping" and self.mood != "hang":
             return False
         self.received.append(message)
         self.arrived.set()

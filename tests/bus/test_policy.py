@@ -130,10 +130,13 @@ def test_polkit_actions_have_their_defaults_and_their_owner() -> None:
     assert shown == {
         names.ACTION_MAKE_ROOM: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_RELEASE: ["auth_admin", "auth_admin", "yes"],
+        names.ACTION_LOAD_MODEL: ["auth_admin", "auth_admin", "yes"],
+        names.ACTION_UNLOAD_MODEL: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_WARM_MODEL: ["auth_admin", "auth_admin", "yes"],
         names.ACTION_RELOAD: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_SET_AUTOMATIC: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_FORGET: ["auth_admin", "auth_admin", "auth_admin_keep"],
+        names.ACTION_INSPECT_PROCESS: ["auth_admin", "auth_admin", "auth_admin_keep"],
         names.ACTION_CONTROL_FANS: ["auth_admin"] * 3,
         names.ACTION_CONTROL_PROFILE: ["auth_admin"] * 3,
         names.ACTION_DETACH: ["auth_admin"] * 3,

@@ -84,6 +84,7 @@ def test_a_process_says_what_it_was_recognised_by() -> None:
     plain = {name: value.value for name, value in process.items()}  # type: ignore[has-type]
     assert plain == {
         "pid": 1000, "name": "ollama", "gpu": CARD, "used": 12 * GIB,
+        "executable": "ollama", "unit": "", "user_unit": "", "container": "", "ports": [],
         "recognised_by": "unit ollama.service", "orphan": False,
     }  # fmt: skip
 
@@ -112,19 +113,19 @@ def test_a_sleeping_gpu_has_unknown_memory() -> None:
 def test_health_is_as_bad_as_its_worst_check() -> None:
     good, bad = Check("driver", "ok", "fine"), Check("bus", "degraded", "the clock is off")
     worse = Check("gpu", "failed", "the card is lost", "no memory is managed", "reboot")
-    assert health_view(make_state(checks=(good,)))["State"] == "ok"
-    assert health_view(make_state(checks=(good,)))["Summary"] == "healthy"
-    shown = health_view(make_state(checks=(bad, good, worse)))
+    assert health_view(make_state(checks=(good,)), realtime)["State"] == "ok"
+    assert health_view(make_state(checks=(good,)), realtime)["Summary"] == "healthy"
+    shown = health_view(make_state(checks=(bad, good, worse)), realtime)
     assert shown["State"] == "failed"
     assert shown["Summary"] == "the card is lost (and 1 more)"
 
 
 def test_health_is_not_ok_before_anything_was_checked() -> None:
-    assert health_view(starting())["State"] == "degraded"
+    assert health_view(starting(), realtime)["State"] == "degraded"
 
 
 def test_skipped_checks_do_not_hurt() -> None:
-    assert health_view(make_state(checks=(Check("gpu", "skipped", "no driver"),)))["State"] == "ok"
+    assert health_view(make_state(checks=(Check("gpu", "skipped", "no driver"),)), realtime)["State"] == "ok"
 
 
 def test_the_dead_band_follows_the_smallest_card() -> None:
@@ -140,7 +141,7 @@ def test_the_dead_band_follows_the_smallest_card() -> None:
         (interfaces.TENANT, tenant(make_state({"x": None}), "x")),
         (interfaces.GPU, gpu(make_state())),
         (interfaces.ENGINE, engine_view(make_state(), "ollama")),
-        (interfaces.HEALTH, health_view(make_state())),
+        (interfaces.HEALTH, health_view(make_state(), realtime)),
     ],
 )
 def test_a_view_has_exactly_the_declared_properties(interface: Interface, view: Values) -> None:

@@ -316,6 +316,14 @@ async def test_health_ends_with_one_unless_all_is_well(ctl: Run, service: BusSer
     assert (await ctl("status")).status == 0
 
 
+async def test_health_is_looked_at_anew_for_who_asks(ctl: Run, service: BusService, controller: FakeController) -> None:
+    service.publish(make_state())
+    assert (await ctl("health")).status == 0
+    assert controller.calls == []
+    assert (await ctl("health", "--now")).status == 0
+    assert controller.calls == [("check",)]
+
+
 async def test_one_tenant_is_shown_whole(ctl: Run, service: BusService) -> None:
     service.publish(make_state())
     shown = await ctl("tenant", "ollama")

@@ -15,13 +15,13 @@ from gpusupervisor.errors import InvalidConfiguration
 from tests.bus.builders import make_state
 from tests.bus.conftest import NOBODY, PrivateBus, Result
 from tests.bus.fakes import FakeController
-from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.cli.pseudo_terminal import INTERRUPT, PseudoTerminal
 from tests.daemon.station import Station
 
 RENDERBOX = 'title = "Renderbox"\npriority = 20\n[match]\nexecutables = ["/opt/renderbox"]\n'
 CODE = (
-    "import sys; from pathlib import Path; from gpusupervisor.cli import editing, main; "
-    "editing.FOLDER = Path(sys.argv.pop(1)); main.main()"
+    "import sys; from pathlib import Path; from gpusupervisor.cli import main, overrides; "
+    "overrides.FOLDER = Path(sys.argv.pop(1)); main.main()"
 )
 
 
@@ -116,15 +116,27 @@ async def test_on_a_terminal_a_mistake_can_be_mended(desk: Desk) -> None:
     assert "priority = 30\n" in (desk.folder / "renderbox.toml").read_text()
 
 
-async def test_on_a_terminal_one_can_give_up(desk: Desk) -> None:
+@pytest.mark.parametrize("keys", [b"n\n", b"\x04"])
+async def test_on_a_terminal_one_can_give_up(keys: bytes, desk: Desk) -> None:
     desk.teach("sed -i 's/^priority = 20/priority = 300/' \"$1\"")
     terminal = await PseudoTerminal.run(
         *desk.command("renderbox"), environment={"DBUS_SYSTEM_BUS_ADDRESS": desk.bus.address}
     )
     await terminal.wait_for("Edit again? [Y/n]")
-    terminal.press(b"n\n")
+    terminal.press(keys)
     assert await terminal.end() == 1
+    assert "Traceback" not in terminal.written
     assert (desk.folder / "renderbox.toml").read_text() == RENDERBOX
+
+
+async def test_ctrl_c_at_the_question_ends_it(desk: Desk) -> None:
+    desk.teach("sed -i 's/^priority = 20/priority = 300/' \"$1\"")
+    address = {"DBUS_SYSTEM_BUS_ADDRESS": desk.bus.address}
+    terminal = await PseudoTerminal.run(*desk.command("renderbox"), environment=address)
+    await terminal.wait_for("Edit again? [Y/n]")
+    terminal.press(INTERRUPT)
+    assert await terminal.end() == 130
+    assert "Traceback" not in terminal.written
 
 
 @pytest.mark.parametrize(

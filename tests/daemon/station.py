@@ -186,6 +186,12 @@ class Station:
         self._daemons.append(daemon)
         return daemon
 
+    def dismiss(self, daemon: Daemon) -> None:
+        """End a supervisor; what else there is goes on."""
+        daemon.terminate()
+        daemon.close()
+        self._daemons.remove(daemon)
+
     def close(self) -> None:
         """End everything."""
         for daemon in self._daemons:

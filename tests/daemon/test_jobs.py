@@ -16,6 +16,7 @@ from gpusupervisor.bus.service import BusService
 from gpusupervisor.cli.client import plain
 from gpusupervisor.daemon import Daemon, Surroundings
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.jobs import Report
 from gpusupervisor.observatory import Observatory
 from tests.daemon.conftest import hang_up
@@ -33,6 +34,9 @@ class Nobody:
 
     async def require(self, call: Call, action: str, details: Mapping[str, str]) -> None:
         raise AssertionError
+
+    async def seen(self) -> PolkitSeen:
+        return PolkitSeen("answers")
 
 
 @pytest.fixture

@@ -14,17 +14,13 @@ from gpusupervisor.gpu.errors import (
     DriverError,
 )
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
-from gpusupervisor.health.checks import (
-    LISTED,
-    check_configuration,
-    check_declarations,
-    check_driver,
-    check_gpus,
-    check_helper,
-    check_residency,
-    check_telemetry,
-    check_tenants,
-)
+from gpusupervisor.health.attribution import check_attribution
+from gpusupervisor.health.configuration import LISTED, check_configuration, check_declarations
+from gpusupervisor.health.driver import check_driver, check_gpus
+from gpusupervisor.health.helper import check_helper
+from gpusupervisor.health.model_files import check_residency
+from gpusupervisor.health.telemetry import check_telemetry
+from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.privileged import Sight
@@ -44,6 +40,11 @@ def of_driver(status: DriverStatus) -> Check:
 
 def of_gpu(gpu: GpuSample) -> Check:
     (check,) = check_gpus(Sample(NOW, OK, (gpu,)))
+    return check
+
+
+def of_attribution(*gpus: GpuSample) -> Check:
+    (check,) = check_attribution(Sample(NOW, OK, gpus))
     return check
 
 
@@ -108,7 +109,12 @@ def test_a_gpu_that_cannot_be_read_fails_its_check(state: str) -> None:
 
 
 def test_a_gpu_whose_processes_cannot_be_believed_is_degraded() -> None:
-    check = of_gpu(card(5, attribution_problem="attribution unavailable: PIDs that cannot exist"))
+    assert of_attribution().state == "skipped"
+    assert of_attribution(replace(card(5), state="asleep", memory=None)).state == "skipped"
+    assert of_attribution(card(5)).state == "ok"
+    assert of_gpu(card(5, attribution_problem="attribution unavailable: PIDs that cannot exist")).state == "ok"
+    check = of_attribution(card(5, attribution_problem="attribution unavailable: PIDs that cannot exist"))
+    assert check.id == f"attribution-{CARD}"
     assert check.state == "degraded"
     assert "PIDs that cannot exist" in check.summary
     assert says_everything(check)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpusupervisor.controls import Controls
-from gpusupervisor.health.checks import check_drift, check_fans
+from gpusupervisor.health.hardware import check_drift, check_fans
 from gpusupervisor.state import Check
 from tests.bus.builders import CARD, make_controls
 

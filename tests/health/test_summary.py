@@ -6,7 +6,7 @@ from gpusupervisor.arbitration.compose import Seen
 from gpusupervisor.gpu import driver_status
 from gpusupervisor.gpu.errors import LIBRARY_NOT_FOUND, DriverError
 from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuMemory, GpuSample, Sample
-from gpusupervisor.health.checks import check_driver, check_gpus
+from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.summary import MENTIONED, overall, status_line, summary
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.census import Census

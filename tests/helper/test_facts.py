@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.helper.facts import AT_MOST
+from gpusupervisor.helper.facts import AT_MOST, FactTeller
 from gpusupervisor.processes.identity import ProcessKey
 from tests.helper.conftest import Bench
 from tests.listeners import NOBODY, key_of, listener
@@ -97,3 +97,47 @@ async def test_other_users_get_nowhere_even_where_the_bus_lets_them(bench: Bench
     ):
         assert "Access denied" in (await bench.bus.busctl(*helper, *standard, uid=uid)).errors
     assert bench.log.count(f"refused a call of user {uid}") == 4, "by the helper itself, and said once a connection"
+
+
+async def test_of_a_holders_parents_it_tells_too(bench: Bench) -> None:
+    """An engine's server holds no VRAM itself; what it is set to is what matters."""
+    bench.start()
+    worker_program = "import os; print(os.getpid(), flush=1); input()"
+    program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {worker_program!r}])"
+    environment = {**os.environ, "OLLAMA_KEEP_ALIVE": "1h"}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout is not None
+        worker = int(server.stdout.readline())
+        await bench.hold(worker)
+        (told,) = await bench.told(key_of(server.pid))
+        server.communicate("\n")
+    assert told["executable"] == os.path.realpath(sys.executable)
+    assert told["environment"] == {"OLLAMA_KEEP_ALIVE": "1h"}
+
+
+def fake_process(root: Path, pid: int, unit: str) -> ProcessKey:
+    """A process in a system unit, in a /proc of our own."""
+    folder = root / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    (folder / "stat").write_text(f"{pid} (engine) S 1 " + " ".join(["0"] * 17) + f" {pid * 10} 0\n")
+    (folder / "cgroup").write_text(f"0::/system.slice/{unit}\n")
+    (folder / "environ").write_bytes(b"OLLAMA_KEEP_ALIVE=1h\0HOME=/root\0")
+    (folder / "exe").symlink_to("/usr/bin/engine")
+    (folder / "cwd").symlink_to("/")
+    return ProcessKey(pid, pid * 10)
+
+
+class NoHolders:
+    async def pids(self) -> frozenset[int]:
+        return frozenset()
+
+
+async def test_of_units_that_tenant_files_name_it_tells_though_they_hold_no_vram(tmp_path: Path) -> None:
+    known, other = fake_process(tmp_path, 7, "ollama.service"), fake_process(tmp_path, 8, "sshd.service")
+    variables, units = frozenset({"OLLAMA_KEEP_ALIVE"}), frozenset({"ollama*.service"})
+    teller = FactTeller(NoHolders(), lambda: variables, tmp_path, units=lambda: units)  # type: ignore[arg-type]
+    first, second = await teller.tell([known, other])
+    assert first.facts is not None
+    assert (first.facts.executable, first.facts.environment) == ("/usr/bin/engine", (("OLLAMA_KEEP_ALIVE", "1h"),))
+    assert (second.facts, second.refusal) == (None, "holds no VRAM")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.helper.variables import AT_MOST, named_variables
+from gpusupervisor.helper.variables import AT_MOST, named_variables, tenant_units
 from gpusupervisor.tenants.catalog import SHIPPED
 
 FILE = '[endpoint]\nhost-variable = "{}"\n'
@@ -55,6 +55,15 @@ def test_a_link_is_not_followed(layer: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.toml").write_text(FILE.format("B_HOST"))
     (layer / "b.toml").symlink_to(tmp_path / "elsewhere.toml")
     assert named_variables([layer], ME) == {"A_HOST"}
+
+
+def test_units_of_all_files_are_those_whose_processes_may_be_told_of(layer: Path) -> None:
+    (layer / "b.toml").write_text('[match]\nunits = ["ollama.service", "comfyui@*.service"]\n')
+    (layer / "c.toml").write_text("match = 3\n")
+    (layer / "d.toml").write_text('[match]\nunits = "x.service"\n')
+    (layer / "e.toml").write_text('[match]\nunits = [3]\nuser-units = ["y.service"]\n')
+    assert tenant_units([layer], ME) == {"ollama.service", "comfyui@*.service"}
+    assert tenant_units([layer], ME + 1) == frozenset()
 
 
 def test_a_variable_of_the_port_alone_counts_too(layer: Path) -> None:

@@ -78,3 +78,22 @@ def test_a_recycled_pid_is_a_new_process() -> None:
     with listener("127.0.0.1") as (key, _):
         assert read_inside(PROC, ProcessKey(key.pid, key.start_time - 1)) is None
     assert read_inside(PROC, key) is None
+
+
+def test_of_secrets_is_told_only_that_they_are_set() -> None:
+    environment = {
+        "API_KEY": "hunter2",
+        "APP_TOKEN": "",
+        "db_password": "hunter2",
+        "ARGS": "--port 1 --api-auth me:hunter2 --gradio-auth='a hunter2' --api-key=hunter2 --listen",
+        "KEYBOARD": "us",
+    }
+    with listener(environment=environment) as (key, _):
+        told = dict(inside(key, *environment).environment)
+    assert told == {
+        "API_KEY": "(set)",
+        "APP_TOKEN": "",
+        "db_password": "(set)",
+        "ARGS": "--port 1 --api-auth (set) --gradio-auth=(set) --api-key=(set) --listen",
+        "KEYBOARD": "us",
+    }

@@ -39,7 +39,7 @@ def test_an_identity_has_everything_that_proc_tells(proc: FakeProc, reader: Proc
     assert (identity.executable, identity.command_line) == ("/usr/bin/app", ("/usr/bin/app",))
     assert (identity.unit, identity.cgroup) == ("app.service", "/system.slice/app.service")
     assert identity.working_directory == "/srv"
-    assert identity.hidden == {"listening_ports"}
+    assert identity.hidden == {"listening_ports", "environment"}
 
 
 @pytest.mark.parametrize("state", ["Z", "X"])
@@ -168,7 +168,8 @@ def test_hidden_fields_are_named_and_the_privileged_reader_fills_them(
         assert (pid, name) in ((7, "exe"), (7, "cwd"))
 
     monkeypatch.setattr(Procfs, "link", denied)
-    assert ProcessReader(proc.root).identify([7])[7].hidden == {"executable", "working_directory", "listening_ports"}
+    hidden = {"executable", "working_directory", "listening_ports", "environment"}
+    assert ProcessReader(proc.root).identify([7])[7].hidden == hidden
 
     class Helper:
         """Knows at the second look, and of the port at the fourth."""

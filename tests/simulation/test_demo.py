@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,13 @@ MARK = "GPUSUPERVISOR_TEST_DEMO"
 """In the environment of everything that the demo starts."""
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where the demo makes what it needs: with a short name, as a socket's address has 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as name:
+        yield Path(name)
+
+
 async def _start(folder: Path, *arguments: str) -> Process:
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1",
@@ -62,8 +70,8 @@ def _left_behind(folder: Path) -> list[str]:
 
 
 @pytest.mark.timeout(180)
-async def test_the_whole_story_happens_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    demo = await _start(tmp_path, "--once")
+async def test_the_whole_story_happens_and_nothing_is_left_behind(folder: Path) -> None:
+    demo = await _start(folder, "--once")
     output, errors = await demo.communicate()
     text = output.decode()
     assert (demo.returncode, errors.decode()) == (0, ""), text
@@ -72,12 +80,12 @@ async def test_the_whole_story_happens_and_nothing_is_left_behind(tmp_path: Path
     for seen in WITNESSED:
         assert seen in text
     assert "\x1b" not in text, "colours are for terminals"
-    assert _left_behind(tmp_path) == []
+    assert _left_behind(folder) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_ended_in_the_middle_it_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
-    demo = await _start(tmp_path)
+async def test_ended_in_the_middle_it_leaves_nothing_behind(number: signal.Signals, folder: Path) -> None:
+    demo = await _start(folder)
     assert demo.stdout is not None
     async with asyncio.timeout(60):
         while SCENES[0].encode() not in await demo.stdout.readline():
@@ -87,18 +95,18 @@ async def test_ended_in_the_middle_it_leaves_nothing_behind(number: signal.Signa
     assert "Traceback" not in errors.decode(), errors.decode()
     assert SCENES[-1] not in output.decode()
     assert demo.returncode != 0, "only a whole story ends with 0"
-    assert _left_behind(tmp_path) == []
+    assert _left_behind(folder) == []
 
 
-async def test_ended_while_the_stage_is_set_up_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    demo = await _start(tmp_path, "--once")
+async def test_ended_while_the_stage_is_set_up_it_leaves_nothing_behind(folder: Path) -> None:
+    demo = await _start(folder, "--once")
     assert demo.stdout is not None
     async with asyncio.timeout(60):
         assert await demo.stdout.readline()
         demo.terminate()
         _, errors = await demo.communicate()
     assert "Traceback" not in errors.decode(), errors.decode()
-    assert _left_behind(tmp_path) == []
+    assert _left_behind(folder) == []
 
 
 async def test_an_engine_whose_start_is_interrupted_is_ended(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_journalctl_explains_an_entry(card: Machine, released: str) -> None:  # 
     text = card.output("journalctl", "--boot", "--no-pager", "--catalog", match, f"GPUSUPERVISOR_PLAN={released}")
     assert f"Subject: Release plan {released} was made" in text
     assert "Defined-By: gpusupervisor" in text
-    assert "Documentation: file:/usr/local/share/doc/gpusupervisor/README.md" in text
+    assert "Documentation: man:gpusupervisor.service(8)" in text
     assert "what is missing: yes." in text
     assert "GPUSUPERVISOR_CAUSE" not in text, "a field that was not replaced"
 

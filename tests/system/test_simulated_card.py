@@ -182,7 +182,10 @@ def test_a_killed_service_finds_everything_again(card: Machine) -> None:
 
 
 def test_what_happened_is_stored_by_the_closed_in_service_and_outlives_it(card: Machine) -> None:
-    """Releases of the tests before, and of lives of the service before."""
+    hold_a_model(card)
+    card.wait_until("Ollama is idle", lambda: tenant(card, "ollama").get("Activity") == "idle", UNIT, within=LONG)
+    card.run("busctl", "call", BUS_NAME, f"{ROOT}/tenants", f"{BUS_NAME}.Tenants", "Release", "s", "ollama")
+    card.run("systemctl", "restart", UNIT)
     telemetry = (BUS_NAME, "/org/gpusupervisor1/telemetry", f"{BUS_NAME}.Telemetry")
     events = card.output("busctl", "call", *telemetry, "Events", "ttsu", "0", "0", "outcome", "0", user=USER)
     assert "satisfied" in events

@@ -56,7 +56,27 @@ def test_every_file_lies_where_distributions_put_it(staged: Path) -> None:
         "usr/share/dbus-1/interfaces/org.gpusupervisor1.Manager.xml",
         "usr/share/polkit-1/actions/org.gpusupervisor1.policy",
         "usr/share/doc/gpusupervisor/README.md",
+        "usr/share/bash-completion/completions/gpusupervisorctl",
+        "usr/share/zsh/site-functions/_gpusupervisorctl",
+        "usr/share/fish/vendor_completions.d/gpusupervisorctl.fish",
     }
+
+
+@pytest.mark.skipif(shutil.which("scdoc") is None, reason="scdoc is not installed")
+def test_the_manual_is_where_man_looks_also_under_the_names_of_the_programs(staged: Path) -> None:
+    pages = files_below(staged / "usr/share/man")
+    assert pages >= {
+        "man1/gpusupervisorctl.1",
+        "man5/gpusupervisorctl-json.5",
+        "man5/gpusupervisor.toml.5",
+        "man5/gpusupervisor-tenant.5",
+        "man5/org.gpusupervisor1.5",
+        "man8/gpusupervisor.service.8",
+        "man8/gpusupervisor-helper.service.8",
+    }
+    for link in ("man8/gpusupervisord.8", "man8/gpusupervisor-helper.8"):
+        assert (staged / "usr/share/man" / link).is_symlink()
+        assert (staged / "usr/share/man" / link).is_file()
 
 
 def test_no_installed_file_names_the_staging_folder(staged: Path) -> None:

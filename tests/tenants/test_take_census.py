@@ -98,6 +98,24 @@ def test_nobody_is_asked_at_an_address_where_another_tenant_is() -> None:
     assert both.tenants["ollama"].endpoint == "http://127.0.0.1:11434"
 
 
+def test_a_server_without_vram_says_where_its_tenant_is_asked() -> None:
+    idle = who(20, "/usr/bin/ollama serve", cgroup="/system.slice/ollama.service", variables={"OLLAMA_HOST": ":4321"})
+    second = who(21, "python main.py --port 8189", cgroup="/system.slice/comfyui@two.service")
+    people = {each.key.pid: each for each in (idle, second)}
+    found = take_census(sample(gpu()), people, shipped(), Recognizer(), servers=[20, 21, 22])
+    assert found.tenants["ollama"].endpoint == "http://127.0.0.1:4321"
+    assert (found.tenants["ollama"].servers, found.tenants["ollama"].holdings) == ((idle,), {})
+    assert found.tenants["comfyui@two"].endpoint == "http://127.0.0.1:8189"
+    assert found.gpus["GPU-1"].tenants == {}
+
+
+def test_two_servers_that_would_be_asked_in_the_same_place_are_asked_there_neither() -> None:
+    people = [who(pid, "python main.py", cgroup=f"/system.slice/comfyui@n{pid}.service") for pid in (30, 31)]
+    by_pid = {each.key.pid: each for each in people}
+    found = take_census(sample(gpu()), by_pid, shipped(), Recognizer(), servers=by_pid)
+    assert [found.tenants[f"comfyui@n{pid}"].endpoint for pid in by_pid] == ["", ""]
+
+
 def test_who_shares_a_usual_port_with_others_is_asked_there_only_while_something_of_it_is_there() -> None:
     nobody = census([], gpu())
     assert {each.id for each in nobody.tenants.values() if each.endpoint} == {"ollama", "comfyui"}

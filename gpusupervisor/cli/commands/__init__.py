@@ -6,15 +6,19 @@ from importlib import import_module
 from gpusupervisor.cli.registry import Command
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
+    "setup": ("setup",),
     "status": ("status",),
     "top": ("top",),
     "tenants": ("tenants", "tenant"),
+    "engines": ("engines", "engine"),
     "memory": ("plan", "make-room", "release"),
     "definitions": ("cat", "edit", "lint"),
     "service": ("automatic", "reload", "health"),
     "controls": ("fans", "profile"),
+    "models": ("models", "load", "unload"),
     "warm": ("warm",),
     "autotune": ("autotune",),
+    "verify": ("verify",),
     "jobs": ("jobs", "job", "cancel"),
     "history": ("history", "events"),
     "monitor": ("monitor",),

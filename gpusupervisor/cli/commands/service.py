@@ -25,6 +25,10 @@ async def reload(session: Session) -> None:
 
 async def show_health(session: Session) -> int:
     """Every check. Ends with `exits.FAILED` unless the state is "ok", so that a script can ask."""
+    if session.options.now:
+        from gpusupervisor.cli.client import BUS_NAME, ROOT
+
+        await session.client.call("Check", path=f"{ROOT}/health", interface=f"{BUS_NAME}.Health")
     shape = shapes.health(await session.client.objects())
     if session.json:
         session.emit(shape)
@@ -43,5 +47,10 @@ COMMANDS = (
         (argument("state", help="on or off", choices=("on", "off")),),
     ),
     Command("reload", "read the configuration again", reload),
-    Command("health", "every self-check: what is wrong, what that breaks, what to do", show_health),
+    Command(
+        "health",
+        "every self-check: what is wrong, what that breaks, what to do",
+        show_health,
+        (argument("--now", help="look again at what is looked at once a minute only", action="store_true"),),
+    ),
 )

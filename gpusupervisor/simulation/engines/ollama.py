@@ -2,6 +2,8 @@
 
 A model is loaded with as much of it in VRAM as is free (`size_vram` below `size`: it spilled). A generation takes
 `options.num_predict` tokens at `--tokens-per-second`, or slower where a power limit holds the card's clock down.
+POST /simulation/out-of-memory with a `count` has so many loads from then on fail as they do when the driver refuses
+the memory.
 """
 
 import argparse
@@ -30,6 +32,13 @@ from gpusupervisor.simulation.engines.vram import Vram
 from gpusupervisor.simulation.engines.web import Request, Response, WebServer, json_response
 
 DEFAULT_TOKENS = 40
+FILE_SHARE = 90
+"""Percent of what a model holds when loaded that its file has: the rest is context and buffers."""
+OUT_OF_MEMORY = "llama runner process has terminated: cudaMalloc failed: out of memory"
+
+
+class NoMemoryError(Exception):
+    """The runner could not get what it wanted."""
 
 
 class Ollama:
@@ -42,6 +51,8 @@ class Ollama:
         self._loaded: dict[str, LoadedModel] = {}
         self._leaving: dict[Process, asyncio.Task[int]] = {}
         self._scheduler = asyncio.Lock()
+        self._failures = 0
+        """Loads that fail from now on."""
 
     async def run(self) -> None:
         """Serve until cancelled; the runners end with it."""
@@ -53,6 +64,7 @@ class Ollama:
                 "GET /api/ps": self._ps,
                 "GET /api/tags": self._tags,
                 "POST /api/generate": self._generate,
+                "POST /simulation/out-of-memory": self._fail_loads,
             }
         )
         announce(f"listening on 127.0.0.1:{await server.start(self._arguments.port)}")
@@ -81,7 +93,7 @@ class Ollama:
                 "name": name,
                 "model": name,
                 "modified_at": modified,
-                "size": size,
+                "size": size * FILE_SHARE // 100,
                 "digest": digest(name),
                 "details": details(size),
             }
@@ -104,15 +116,26 @@ class Ollama:
             self._ask_to_unload(name)
             return json_response(_answer(asked, "unload"))
         if not prompt:
-            await self._load(name, keep_alive)
+            try:
+                await self._load(name, keep_alive)
+            except NoMemoryError:
+                return json_response({"error": OUT_OF_MEMORY}, 500)
             return json_response(_answer(asked, "load"))
         work = self._stream(asked, name, keep_alive, _tokens(body))
         if body.get("stream", True):
             return Response(200, content_type="application/x-ndjson", stream=work)
         return Response(200, [chunk async for chunk in work][-1].strip(), "application/json; charset=utf-8")
 
+    async def _fail_loads(self, request: Request) -> Response:
+        self._failures = int(str(request.json().get("count", 0)))
+        return json_response({})
+
     async def _stream(self, asked: str, name: str, keep_alive: float, tokens: int) -> AsyncIterator[bytes]:
-        model = await self._load(name, keep_alive, for_request=True)
+        try:
+            model = await self._load(name, keep_alive, for_request=True)
+        except NoMemoryError:
+            yield json.dumps({"error": OUT_OF_MEMORY}).encode()
+            return
         try:
             piece = {"model": asked, "created_at": timestamp(time.time_ns()), "response": "…", "done": False}
             yield json.dumps(piece).encode() + b"\n"
@@ -132,6 +155,9 @@ class Ollama:
             if model is not None and model.process.returncode is not None:
                 self._forget(model)  # its runner was killed; Ollama notices at the next request
                 model = None
+            if model is None and self._failures > 0:
+                self._failures -= 1
+                raise NoMemoryError
             if model is None:
                 model = await self._start(name, keep_alive)
             model.keep_alive = keep_alive

@@ -40,6 +40,8 @@ def judge(
         need=authority.need if authority else None,
         pinned=any(seen.pinned for seen in current),
         unreachable=authority.unreachable if authority else False,
+        trouble=authority.trouble if authority else "",
+        trouble_detail=authority.reason if authority and authority.trouble else "",
         impact=basis[0].impact if state == "stuck" else "",
         remedy=basis[0].remedy if state == "stuck" else "",
     )
@@ -76,4 +78,6 @@ def _if_fresh(observation: Observation, now: int, freshness: int) -> Observation
     if now - observation.observed_at <= freshness:
         return observation
     reason = f"last heard too long ago ({observation.state} then)"
-    return replace(observation, state="unknown", reason=reason, need=None, unreachable=False, impact="", remedy="")
+    return replace(
+        observation, state="unknown", reason=reason, need=None, unreachable=False, trouble="", impact="", remedy=""
+    )

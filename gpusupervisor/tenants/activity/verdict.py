@@ -5,6 +5,8 @@ from typing import Literal
 
 ActivityState = Literal["absent", "idle", "busy", "stuck", "unknown"]
 ObservationState = Literal["absent", "idle", "busy", "stuck", "unknown"]
+Trouble = Literal["", "unreachable", "slow", "nonsense", "needs-key", "not-allowed"]
+"""What is wrong with an engine's API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Observation:
     """The user asked the engine to keep its memory."""
     unreachable: bool = False
     """Nothing listens at the endpoint."""
+    trouble: Trouble = ""
+    """Why its API gave no usable answer; empty when it did, or was not asked."""
     version: str = ""
     """The engine's version, when the probe learned it."""
     impact: str = ""
@@ -47,6 +51,10 @@ class Activity:
     need: int | None = None
     pinned: bool = False
     unreachable: bool = False
+    trouble: Trouble = ""
+    """Of the API of the first probe."""
+    trouble_detail: str = ""
+    """The same in a clause for a person."""
     impact: str = ""
     remedy: str = ""
 

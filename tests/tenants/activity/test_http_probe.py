@@ -109,3 +109,33 @@ async def test_another_machine_is_asked_only_when_a_file_names_it(http: EngineHt
     assert (seen.state, seen.reason) == (
         "unknown", "its API cannot be asked: http://192.0.2.1:9 is not on this machine",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        (reply(b'{"jobs": 0}'), ""),
+        (reply(b"{}"), ""),
+        (reply(HTML), "nonsense"),
+        (reply(b"{}", 500), "nonsense"),
+        (REDIRECT, "nonsense"),
+        (reply(b"{}", 401), "needs-key"),
+        (reply(b"{}", 403), "needs-key"),
+    ],
+)
+async def test_what_is_wrong_with_an_api_is_told_apart(
+    peer: Peer, http: EngineHttp, answer: bytes, trouble: str
+) -> None:
+    peer.answers["/status"] = answer
+    assert (await look(JOBS, peer, http)).trouble == trouble
+
+
+async def test_an_api_that_is_silent_is_slow_and_one_that_is_not_there_unreachable(
+    peer: Peer, http: EngineHttp
+) -> None:
+    peer.silent.add("/status")
+    assert (await look(JOBS, peer, http)).trouble == "slow"
+    nobody = await HttpProbe(JOBS).observe(context(http, presence("http://127.0.0.1:1", holder())))
+    assert nobody.trouble == "unreachable"
+    nowhere = await HttpProbe(JOBS).observe(context(http, presence("", holder())))
+    assert nowhere.trouble == "not-allowed"

@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError, KeyFile, NotAllowed, Unreachable
+from gpusupervisor.engine_http import (
+    Answer,
+    BadAnswer,
+    EngineHttp,
+    HttpError,
+    KeyFile,
+    NeedsKey,
+    NotAllowed,
+    TimedOut,
+    Unreachable,
+)
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.tenants.activity.verdict import Observation
+from gpusupervisor.tenants.activity.verdict import Observation, Trouble
 from gpusupervisor.tenants.census import TenantPresence
 
 NO_ENTRY = (401, 403)
@@ -55,7 +65,7 @@ async def fetch(context: ProbeContext, path: str, timeout: int) -> Answer:  # no
         presence.endpoint, path, timeout=timeout, headers=presence.headers, remote=presence.endpoint_is_written
     )
     if answer.status in NO_ENTRY:
-        raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}: {_about_key(presence)}")
+        raise NeedsKey(f"answered {harmless(path, 60)} with status {answer.status}: {_about_key(presence)}")
     if not answer.ok:
         raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}")
     return answer
@@ -77,9 +87,17 @@ def unanswered(kind: str, error: HttpError, context: ProbeContext) -> Observatio
     if not context.presence.endpoint and not context.presence.holders:
         return Observation(kind, "absent", "none of its processes holds VRAM", context.now)
     if isinstance(error, Unreachable):
-        return Observation(kind, "absent", str(error), context.now, unreachable=True)
+        return Observation(kind, "absent", str(error), context.now, unreachable=True, trouble="unreachable")
     reason = f"its API cannot be asked: {error}" if isinstance(error, NotAllowed) else f"its API {error}"
-    return Observation(kind, "unknown", reason, context.now)
+    return Observation(kind, "unknown", reason, context.now, trouble=_trouble(error))
+
+
+def _trouble(error: HttpError) -> Trouble:
+    if isinstance(error, NeedsKey):
+        return "needs-key"
+    if isinstance(error, TimedOut):
+        return "slow"
+    return "not-allowed" if isinstance(error, NotAllowed) else "nonsense"
 
 
 def count(value: object) -> int | None:

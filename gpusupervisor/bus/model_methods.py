@@ -1,0 +1,80 @@
+"""The methods that load and unload models."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from dbus_fast import Variant
+
+from gpusupervisor.bus import names
+from gpusupervisor.bus.admission import Admission
+from gpusupervisor.bus.job_methods import JobMethods
+from gpusupervisor.bus.model_views import model_list, unload_details
+from gpusupervisor.bus.objects import Call, Handlers
+from gpusupervisor.bus.wire import text
+from gpusupervisor.clock import UNKNOWN
+from gpusupervisor.errors import InvalidArgument, NoSuchEngine
+from gpusupervisor.state import Controller, State
+
+NAME_LIMIT = 512
+"""Characters of a model's name, which may be a path."""
+
+
+class ModelMethods:
+    """Handlers of the engines' collection and of each engine."""
+
+    def __init__(
+        self, controller: Controller, admission: Admission, jobs: JobMethods, state: Callable[[], State]
+    ) -> None:
+        self._controller = controller
+        self._admission = admission
+        self._jobs = jobs
+        self._state = state
+
+    def engines(self) -> Handlers:
+        """Of the collection of engines."""
+        return {"Models": self._models, "LoadModel": self._load_by_name, "UnloadModel": self._unload_by_name}
+
+    def engine(self, engine: str) -> Handlers:
+        """Of one engine."""
+        return {"LoadModel": partial(self._load, engine), "UnloadModel": partial(self._unload, engine)}
+
+    async def _models(self, _call: Call, engine: str) -> list[object]:
+        status = self._state().engines.get(engine)
+        if status is None:
+            raise NoSuchEngine(f"No engine is called {text(engine)!r}; List names those there are")
+        return [model_list(status)]
+
+    async def _load_by_name(self, call: Call, engine: str, model: str) -> list[object]:
+        _check_name("engine", engine)
+        return await self._load(engine, call, model, {})
+
+    async def _unload_by_name(self, call: Call, engine: str, model: str) -> list[object]:
+        _check_name("engine", engine)
+        return await self._unload(engine, call, model)
+
+    async def _load(self, engine: str, call: Call, model: str, options: Mapping[str, Variant]) -> list[object]:
+        _check_name("model", model)
+        needs = _needs(options)
+        async with self._admission.authorized(call, names.ACTION_LOAD_MODEL, tenant=engine, model=model):
+            work = self._controller.load_work(engine, model, needs)
+            return [await self._jobs.start(call, "load-model", f"{engine} {model}", work)]
+
+    async def _unload(self, engine: str, call: Call, model: str) -> list[object]:
+        _check_name("model", model)
+        async with self._admission.authorized(call, names.ACTION_UNLOAD_MODEL, tenant=engine, model=model):
+            return [unload_details(await self._controller.unload_model(engine, model))]
+
+
+def _check_name(name: str, value: str) -> None:
+    if not value or len(value) > NAME_LIMIT or not value.isprintable():
+        raise InvalidArgument(f"{name} must be 1 to {NAME_LIMIT} printable characters")
+
+
+def _needs(options: Mapping[str, Variant]) -> int:
+    """Bytes that the caller says the model needs; 0 when it does not say."""
+    for name, value in options.items():
+        if name != "needs" or value.signature != "t" or not 0 < value.value < UNKNOWN:
+            raise InvalidArgument(
+                f"options: {text(name, 64)!r} of type {value.signature} is none; allowed: needs, of type t, in bytes"
+            )
+    return int(options["needs"].value) if "needs" in options else 0

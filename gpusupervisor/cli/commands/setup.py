@@ -1,0 +1,82 @@
+"""`setup`: the first minutes on a machine."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpusupervisor.cli import exits
+from gpusupervisor.cli.exits import CommandFailed
+from gpusupervisor.cli.registry import Command, argument
+from gpusupervisor.cli.session import Session
+
+if TYPE_CHECKING:
+    from gpusupervisor.cli.setup.writing import Mode
+
+
+async def set_up(session: Session) -> int:
+    """Look, propose, and write what is wanted. Ends with `exits.FAILED` when something could not be put in force."""
+    from gpusupervisor.cli import overrides
+    from gpusupervisor.cli.setup.looking import look
+    from gpusupervisor.cli.setup.proposals import advise
+    from gpusupervisor.cli.setup.writing import Writer
+
+    host = session.client.place.host
+    with session.waiting("looking at the machine"):
+        findings = await look(session.client, thoroughly=os.geteuid() == 0 and not host)
+    advice = advise(findings)
+    if not session.json:
+        from gpusupervisor.cli.screens.setup import found
+
+        session.show(*found(findings, advice, session.canvas))
+    may = overrides.can_be_written() and not host
+    mode: Mode = "show" if not may else _mode(session)
+    items = await Writer(session, mode).carry_out(advice.proposals)
+    if session.json:
+        from gpusupervisor.cli.setup.shape import shape
+
+        session.emit(shape(findings, advice, items))
+    if not items:
+        return exits.DONE
+    if not session.options.dry_run and not may and (session.options.yes or _is_somebody_there()):
+        raise CommandFailed(_who_may(host, yes=session.options.yes), exits.NOT_ALLOWED)
+    if mode == "show":
+        session.note(_why_nothing_was_written(session))
+    return exits.FAILED if any(item.outcome == "failed" for item in items) else exits.DONE
+
+
+def _mode(session: Session) -> "Mode":
+    if session.options.dry_run:
+        return "show"
+    if session.options.yes:
+        return "yes"
+    return "ask" if _is_somebody_there() and not session.json else "show"
+
+
+def _is_somebody_there() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _who_may(host: str, *, yes: bool) -> str:
+    command = "sudo gpusupervisorctl setup" + (" --yes" if yes else "")
+    return (
+        f"Nothing was written: files are written where they are, by root: {f'ssh -t {host} ' if host else ''}{command}"
+    )
+
+
+def _why_nothing_was_written(session: Session) -> str:
+    if session.options.dry_run:
+        return "Nothing was written: --dry-run."
+    return "Nothing was written: there is no terminal to ask on; --yes writes all of it."
+
+
+COMMANDS = (
+    Command(
+        "setup",
+        "the first minutes: find the cards and who uses them, and propose files for what is not described",
+        set_up,
+        (
+            argument("--dry-run", help="show what would be written, and write nothing", action="store_true"),
+            argument("--yes", help="write without asking; files that are there stay as they are", action="store_true"),
+        ),
+    ),
+)

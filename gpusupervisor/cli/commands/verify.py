@@ -1,0 +1,73 @@
+"""`verify`: the real thing tried on this machine, asked for first, measured, and put back."""
+
+import sys
+
+from gpusupervisor.cli.exits import DONE, FAILED, WRONG_USE, CommandFailed
+from gpusupervisor.cli.registry import Command, argument
+from gpusupervisor.cli.session import Session
+
+_NOTHING_LASTS = "Nothing of this lasts. Idle applications lose what they have loaded until they are used next."
+
+
+async def verify(session: Session) -> int:
+    """List what is tried, ask, try it. Ends with `exits.FAILED` when a step has failed."""
+    from gpusupervisor.cli.drill import Drill, planned
+    from gpusupervisor.cli.drill_plan import plan
+
+    options = session.options
+    steps = plan(await session.client.objects(), options.tenant)
+    if options.dry_run:
+        _show(session, {"passed": None, "steps": planned(steps)})
+        return DONE
+    if not any(not step.skipped for step in steps):
+        _show(session, {"passed": None, "steps": planned(steps)})
+        session.note("There is nothing to try now: no application is idle with memory, and nothing is controlled.")
+        return DONE
+    if not options.yes:
+        await _ask([f"{step.kind} {step.target}: {step.what}" for step in steps if not step.skipped], session)
+    drill = Drill(session, steps)
+    code = await drill.run()
+    _show(session, {"passed": code == DONE, "steps": drill.rows})
+    return code
+
+
+async def _ask(what: list[str], session: Session) -> None:
+    """Raises CommandFailed unless the answer is yes."""
+    import asyncio
+
+    if not sys.stdin.isatty():
+        raise CommandFailed("It asks before it does anything, and nobody is there to be asked: add --yes.", WRONG_USE)
+    for line in ("This is going to be done:", *(f"  {each}" for each in what), _NOTHING_LASTS):
+        session.note(line)
+    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin, typed.set)  # so that Ctrl-C is heard meanwhile
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandFailed("Nothing was done.", FAILED)
+
+
+def _show(session: Session, shape: dict[str, object]) -> None:
+    if session.json:
+        session.emit(shape)
+        return
+    from gpusupervisor.cli.screens.verify import screen
+
+    session.show(*screen(shape))
+
+
+COMMANDS = (
+    Command(
+        "verify",
+        "try releases, loads, profile and fans for real on this machine; asks first, and nothing lasts",
+        verify,
+        (
+            argument("--yes", "-y", help="do not ask", action="store_true"),
+            argument("--dry-run", "-n", help="only show what would be tried", action="store_true"),
+            argument("--tenant", metavar="NAME", help="only this one", completes="tenant", default=""),
+        ),
+    ),
+)

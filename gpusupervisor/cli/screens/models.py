@@ -1,0 +1,45 @@
+"""Models of engines, and what became of loads."""
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gpusupervisor.cli.screens.common import DOUBTFUL, GOOD, QUIET, STRONG, duration, size, table, text
+from gpusupervisor.cli.shapes import Shape
+
+_FITS = {"now": GOOD, "never": QUIET}
+
+
+def models_screen(shape: Shape) -> list[RenderableType]:
+    """A table for all engines, what is not known, and what cards keep from models."""
+    rows = [_row(engine["id"], model) for engine in shape["engines"] for model in engine["models"]]
+    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "WHY")
+    shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("no models are known")]
+    problems = [
+        text(f"{engine['id']}: {engine['models_problem']}", DOUBTFUL)
+        for engine in shape["engines"]
+        if engine["models_problem"]
+    ]
+    cards = [text(f"{card['name']}: {card['fit_summary']}") for card in shape["gpus"] if card["fit_summary"]]
+    for lines in (problems, cards):
+        if lines:
+            shown += ["", *lines]
+    return shown
+
+
+def _row(engine: str, model: Shape) -> tuple[str | Text, ...]:
+    state = f"{model['state']}, spilled" if model["spilled"] else model["state"]
+    needs = size(model["needs"])
+    fit = text(model["fit"], _FITS.get(model["fit"], DOUBTFUL))
+    return text(engine), text(model["name"], STRONG), text(state), needs, fit, text(model["fit_detail"])
+
+
+def loaded(result: Shape) -> Text:
+    """What a load took."""
+    how = f"{size(result['taken'])} of VRAM in {duration(result['duration'])}, {size(result['speed'])}/s"
+    more = "; part of it is in system memory all the same" if result["spilled"] else ""
+    return text(f"loaded: {how}{more}")
+
+
+def unloaded(result: Shape) -> Text:
+    """What an unload brought."""
+    return text(f"{result['detail']} ({duration(result['duration'])})")

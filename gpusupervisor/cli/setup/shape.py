@@ -1,0 +1,36 @@
+"""The JSON of `setup`. Pure."""
+
+from collections.abc import Iterable
+
+from gpusupervisor.cli.setup.findings import Findings
+from gpusupervisor.cli.setup.proposals import Advice
+from gpusupervisor.cli.setup.writing import Item
+from gpusupervisor.cli.shapes import Shape
+
+
+def shape(findings: Findings, advice: Advice, items: Iterable[Item]) -> Shape:
+    """driver, gpus, units and tenants that were found, strangers, hints, and the proposals with what became of them."""
+    return {
+        "driver": findings.driver,
+        "gpus": list(findings.gpus),
+        "tenants": [
+            {"id": each.id, "engine": each.engine, "holding": each.holding, "activity": each.activity,
+             "endpoint": each.endpoint, "reachable": each.reachable}
+            for each in findings.tenants.values()
+        ],
+        "units": [
+            {"unit": each.name, "user": each.of_user, "state": each.state, "tenant": each.tenant}
+            for each in findings.units
+        ],
+        "strangers": [
+            {"pid": each.pid, "name": each.name, "used": each.used, "executable": each.executable, "unit": each.unit,
+             "user_unit": each.user_unit, "container": each.container}
+            for each in findings.strangers
+        ],
+        "hints": list(advice.hints),
+        "proposals": [
+            {"tenant": each.proposal.tenant, "reasons": list(each.proposal.reasons), "file": str(each.file),
+             "extends": each.before is not None, "text": each.text, "outcome": each.outcome, "detail": each.detail}
+            for each in items
+        ],
+    }  # fmt: skip

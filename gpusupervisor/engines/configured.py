@@ -1,0 +1,120 @@
+"""What an engine is told in one place: by the process that runs, or by the unit that will start it (pure)."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpusupervisor.engines.arguments import given_on
+from gpusupervisor.engines.environment_file import words
+from gpusupervisor.engines.table import Table
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.processes.procfs import MAX_ARGUMENTS, MAX_COMMAND_LINE
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\$")
+_WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+LAUNCHERS = frozenset(
+    {
+        "sh", "bash", "dash", "zsh", "fish", "env", "sudo", "su", "nice", "ionice", "taskset", "numactl", "timeout",
+        "conda", "micromamba", "mamba", "uv", "poetry", "pixi", "stdbuf", "systemd-run",
+    }
+)  # fmt: skip
+"""Programs that run another: what they are told is not the engine's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value with the place that says so."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A system service as systemd has it, and the files that it is made of."""
+
+    name: str
+    active: bool = False
+    main_pid: int = 0
+    members: tuple[int, ...] = ()
+    """PIDs in its control group when it was looked at."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """Its ExecStart lines, program first, variables not filled in."""
+    environment: Mapping[str, Given] = field(default_factory=dict)
+    """What its next start gives its processes; sources are files."""
+    passed: frozenset[str] = frozenset()
+    """Variables that it hands on from systemd's own environment."""
+    unreadable: tuple[str, ...] = ()
+    """Its environment files that may not be read."""
+    needs_reload: bool = False
+    """Its files have changed since systemd read them."""
+    fragment: str = ""
+    """Where its ExecStart comes from."""
+    declares: Mapping[str, str] = field(default_factory=dict)
+    """Its GPUSUPERVISOR_ variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """The settings that one place gives."""
+
+    given: Mapping[str, Given]
+    """By the setting's name."""
+    complete: bool
+    """What is not in it is not given; otherwise not everything could be read."""
+
+
+def by_process(table: Table, identity: ProcessIdentity) -> Configured:
+    """What the running process was started with."""
+    environment = {name: Given(value, "environment") for name, value in identity.environment}
+    given = _given(table, identity.command_line, environment, "command line")
+    length = len(" ".join(identity.command_line))
+    cut_short = len(identity.command_line) >= MAX_ARGUMENTS or length >= MAX_COMMAND_LINE - 1
+    return Configured(given, "environment" not in identity.hidden and not cut_short)
+
+
+def by_unit(table: Table, unit: Unit) -> Configured:
+    """What the unit will start it with."""
+    environment = unit.environment
+    command = unit.commands[-1] if unit.commands else ()
+    arguments = expanded(command, {name: given.value for name, given in environment.items()})
+    return Configured(_given(table, arguments, environment, unit.fragment or unit.name), not unit.unreadable)
+
+
+def _given(table: Table, arguments: Sequence[str], environment: Mapping[str, Given], source: str) -> dict[str, Given]:
+    """Flags beat the variable with more flags, which beats single variables."""
+    found: dict[str, Given] = {}
+    for known in table.settings:
+        candidates = (environment[name] for name in known.variables if name in environment)
+        value = next((each for each in candidates if known.is_set(each.value)), None)
+        if value is not None:
+            found[known.name] = value
+    more = environment.get(table.arguments_variable)
+    if more is not None:
+        found |= {name: Given(value, more.source) for name, value in given_on(table, words(more.value)).items()}
+    return found | {name: Given(value, source) for name, value in given_on(table, arguments).items()}
+
+
+def expanded(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The arguments with variables filled in, as systemd.service(5) has it: ${A} within, $A as words of its own."""
+    return tuple(word for argument in command for word in _expanded(argument, environment))
+
+
+def _expanded(argument: str, environment: Mapping[str, str]) -> Iterator[str]:
+    whole = _WORD.fullmatch(argument)
+    if whole:
+        yield from words(environment.get(whole[1], ""))
+        return
+    yield _REFERENCE.sub(lambda found: environment.get(found[1], "") if found[1] else "$", argument)
+
+
+def is_direct(unit: Unit, identity: ProcessIdentity) -> bool:
+    """The process is what the unit's ExecStart names itself, and no script's doing: the unit alone decides."""
+    program = unit.commands[-1][0] if unit.commands else ""
+    base = program.rsplit("/", 1)[-1]
+    return (
+        bool(program)
+        and identity.key.pid == unit.main_pid
+        and base not in LAUNCHERS
+        and program in (*identity.command_line[:2], identity.executable)
+    )

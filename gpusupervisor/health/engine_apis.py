@@ -1,0 +1,57 @@
+"""Checks of engines' APIs."""
+
+from collections.abc import Iterable, Mapping
+
+from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.state import Check
+
+SILENT_FOR = 10 * MICROSECONDS
+"""An API that starts, or is busy for a moment, is no trouble."""
+
+
+def check_apis(facts: Facts) -> Iterable[Check]:
+    """The API of every engine that runs answers as it should.
+
+    ComfyUI's websocket has no check, for nothing depends on it: since 0.28 a client that only listens is told nothing
+    of others' prompts, so whether it works is seen in its queue over HTTP, and a queue whose worker has died is the
+    check of that tenant.
+    """
+    for tenant, engine in facts.engines.items():
+        activity, presence = facts.activities.get(tenant), facts.census.tenants.get(tenant)
+        if activity is None or presence is None or not (presence.holders or engine.settings):
+            continue  # it does not run here: whoever answers at its address is not it
+        trouble = activity.trouble
+        if not trouble:
+            yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answers")
+        elif facts.lasted("api", tenant, trouble) >= SILENT_FOR:
+            impact, remedy = _API_TROUBLE[trouble]
+            yield Check(f"api-{tenant}", "degraded", f"{tenant}: {activity.trouble_detail}", impact, remedy)
+        else:
+            yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answered until just now")
+
+
+_UNKNOWN = "whether it works is not known, so it is asked for nothing and its memory stays in the way"
+_API_TROUBLE: Mapping[str, tuple[str, str]] = {
+    "unreachable": (
+        _UNKNOWN,
+        "see whether its server runs and listens there; if it listens elsewhere, say where under [endpoint] in its "
+        "tenant file (gpusupervisorctl edit)",
+    ),
+    "slow": (_UNKNOWN, "see its own log for what keeps it; restart it if it does not come back"),
+    "needs-key": (
+        _UNKNOWN,
+        "put the key into a file of root's and name that under [endpoint] headers in its tenant file",
+    ),
+    "nonsense": (
+        _UNKNOWN,
+        "see whether the engine listens there and not another program, whether its version is supported, and whether "
+        "that part of its API is switched off (llama-server: --no-slots)",
+    ),
+    "not-allowed": (
+        _UNKNOWN,
+        "write its url under [endpoint] in its tenant file: an address that only a process names is not followed "
+        "to another machine",
+    ),
+}
+"""By trouble: what that breaks, what to do."""

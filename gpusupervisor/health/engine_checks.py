@@ -1,0 +1,51 @@
+"""Self-checks of what engines are set to."""
+
+from collections.abc import Mapping
+
+from gpusupervisor.processes.privileged import Sight
+from gpusupervisor.state import Check, EngineStatus
+
+NAMED = 4
+"""Settings, or things that are hidden, that a check names."""
+_IN_TROUBLE = ("missing", "refused", "failing")
+"""States of the sight in which what is hidden stays so."""
+
+
+def check_engines(engines: Mapping[str, EngineStatus], sight: Sight) -> tuple[Check, ...]:
+    """What engines are configured to is in force, and can be seen.
+
+    sight: while it is well, what is hidden of an engine is only not looked up yet.
+    """
+    blind = sight.state in _IN_TROUBLE
+    return tuple(check for engine in engines.values() if (check := _engine(engine, blind=blind)) is not None)
+
+
+def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
+    """None for an engine of which nothing was looked up: it does not run here."""
+    name, pending = f"engine-{engine.id}", [setting.name for setting in engine.settings if setting.pending]
+    if pending:
+        listed = ", ".join(pending[:NAMED]) + (" and others" if len(pending) > NAMED else "")
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: {listed} is configured and not in force",
+            "the engine goes on with what it was started with",
+            f"systemctl restart {engine.unit}",
+        )
+    if engine.needs_reload:
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: the files of {engine.unit} have changed since systemd read them",
+            "what they say now is not known, and a restart does not bring it into force",
+            f"systemctl daemon-reload, then systemctl restart {engine.unit}",
+        )
+    if engine.hidden and blind:
+        return Check(
+            name,
+            "degraded",
+            f"{engine.id}: {', '.join(engine.hidden[:NAMED])} could not be read",
+            "what is set there is not known, and is not shown",
+            "see the check of the helper; an environment file can be made readable for the user gpusupervisor",
+        )
+    return Check(name, "ok", f"{engine.id}: its settings are in force") if engine.settings else None

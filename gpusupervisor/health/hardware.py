@@ -1,0 +1,62 @@
+"""Checks of what the helper controls: fans and profiles."""
+
+from gpusupervisor.controls import Controls, GpuControls
+from gpusupervisor.state import Check
+
+
+def check_fans(controls: Controls) -> tuple[Check, ...]:
+    """Fans that somebody wants controlled are."""
+    checks = []
+    for uuid, gpu in controls.gpus.items():
+        wanted = any(fan.mode != "automatic" for fan in gpu.fans)
+        if not wanted or gpu.condition in ("asleep", "given-away"):
+            continue
+        name, reason = f"fans-{uuid}", gpu.fan_control_reason or gpu.detail
+        if controls.problem or gpu.fan_control in ("unavailable", ""):
+            summary = f"the fans of {gpu.identity.name} cannot be controlled: {controls.problem or reason}"
+            impact = "the driver controls them, or they keep the speed they have until it answers"
+            remedy = "see journalctl -u gpusupervisor-helper"
+            checks.append(Check(name, "degraded", summary, impact, remedy))
+        elif gpu.fan_control == "fail-safe":
+            summary = f"the fans of {gpu.identity.name} were given back to the driver: {reason}"
+            impact = "they run as the driver has it, or at full, and not as they were set"
+            remedy = "they are controlled again by themselves when the cause is gone, or when they are set anew"
+            checks.append(Check(name, "degraded", summary, impact, remedy))
+        else:
+            checks.append(Check(name, "ok", f"the fans of {gpu.identity.name} are controlled as they were set"))
+    return tuple(checks)
+
+
+def check_drift(controls: Controls) -> tuple[Check, ...]:
+    """Profiles are applied, and stand."""
+    return tuple(_drift_of(uuid, gpu) for uuid, gpu in controls.gpus.items() if gpu.profile)
+
+
+def _drift_of(uuid: str, gpu: GpuControls) -> Check:
+    name, of = f"drift-{uuid}", gpu.identity.name
+    fought = [verdict for verdict in gpu.drift if verdict.verdict in ("contested", "drifted")]
+    if gpu.distrust:
+        return Check(
+            name,
+            "degraded",
+            f"the profile of {of} is not applied by itself: {gpu.distrust}",
+            "the GPU runs with the driver's settings after the next start, and drift is not repaired",
+            "apply the profile again when it is well, try a tamer one, or reset it",
+        )
+    if gpu.problem:
+        return Check(
+            name,
+            "degraded",
+            f"the profile of {of}: {gpu.problem}",
+            "the GPU may run with other settings than the profile's",
+            "see journalctl -u gpusupervisor-helper; it is tried again by itself",
+        )
+    if fought:
+        return Check(
+            name,
+            "degraded",
+            f"{fought[0].item} of {of} is {fought[0].verdict}: {fought[0].detail}",
+            "the GPU runs with other settings than the profile's",
+            "find the program that sets it too; applying the profile again makes the helper keep it once more",
+        )
+    return Check(name, "ok", f"the profile of {of} stands as far as it can be read")

@@ -1,0 +1,86 @@
+"""Checks of who does for the supervisor what it may not: the helper, and polkit."""
+
+from collections.abc import Mapping
+
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.health.surroundings import PolkitSeen
+from gpusupervisor.processes.privileged import Sight
+from gpusupervisor.state import Check
+from gpusupervisor.tenants.census import Census
+
+NAMED = 4
+"""Processes that a check names."""
+
+
+def check_helper(sight: Sight, census: Census) -> Check:
+    """What /proc hides of the processes that hold VRAM is told by the helper."""
+    holders = {h.pid: h for tenant in census.tenants.values() for h in tenant.holders}
+    holders |= {h.pid: h for account in census.gpus.values() for h in account.unmanaged}
+    unseen = [
+        f"{harmless(holder.identity.name, 32)} (PID {pid})"
+        for pid, holder in sorted(holders.items())
+        if holder.identity and holder.identity.hidden & {"executable", "working_directory"}
+    ]
+    if sight.state == "ok":
+        return Check("helper", "ok", "the helper tells what /proc hides of other users' processes")
+    if sight.state == "unasked" or not unseen:
+        return Check("helper", "skipped", "nothing is hidden from the supervisor, so the helper is not asked")
+    named = ", ".join(unseen[:NAMED]) + (" and others" if len(unseen) > NAMED else "")
+    why, remedy = _HELPER_TROUBLE[sight.state]
+    detail = f" ({sight.detail})" if sight.detail else ""
+    return Check(
+        "helper",
+        "degraded",
+        f"{why}{detail}, so what {named} runs, in which folder and on which ports, could not be seen",
+        "a program that was started by hand may stay unmanaged, and an engine on an unusual port is not reached",
+        remedy,
+    )
+
+
+def check_polkit(seen: PolkitSeen) -> Check:
+    """polkit answers who may change something; known from the bus and from its last answer, nobody is asked."""
+    if seen.state == "unasked":
+        return Check("polkit", "skipped", "polkit has not been looked for yet")
+    if seen.state in ("answers", "startable"):
+        how = "runs" if seen.state == "answers" else "is started when it is needed"
+        return Check("polkit", "ok", f"polkit {how}")
+    summary, remedy = _POLKIT_TROUBLE[seen.state]
+    detail = f": {seen.detail}" if seen.detail else ""
+    return Check(
+        "polkit",
+        "degraded" if seen.state == "missing" else "failed",
+        f"{summary}{detail}",
+        "nobody but root may have anything changed: releases, loads, profiles and fans are refused to all others",
+        remedy,
+    )
+
+
+_POLKIT_TROUBLE: Mapping[str, tuple[str, str]] = {
+    "missing": ("polkit is not there", "install it (Debian: polkitd), or have root make the calls"),
+    "silent": (
+        "polkit runs and does not answer",
+        "systemctl restart polkit, and see journalctl -u polkit; a rule of its own may hang",
+    ),
+    "refusing": (
+        "polkit gave no verdict when it was last asked",
+        "run the service as its unit does, as the user gpusupervisor, with the installed policy "
+        "org.gpusupervisor1.policy; see journalctl -u polkit",
+    ),
+}
+
+_HELPER_TROUBLE: Mapping[str, tuple[str, str]] = {
+    "missing": (
+        "the helper is not there",
+        "install it (make install does) and see systemctl status gpusupervisor-helper",
+    ),
+    "refused": (
+        "the helper does not let the supervisor call it",
+        "run the service as its unit does, as the user gpusupervisor, with the installed bus policy "
+        "org.gpusupervisor1.Helper.conf; systemctl reload dbus reads it anew",
+    ),
+    "failing": (
+        "the helper fails",
+        "see journalctl -u gpusupervisor-helper",
+    ),
+}
+"""By the state of the sight: what is wrong, and what to do."""

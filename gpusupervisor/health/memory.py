@@ -1,0 +1,132 @@
+"""Checks of VRAM that nobody can ask for: unmanaged, nobody's, or the desktop's, and what that costs."""
+
+from collections.abc import Iterable, Iterator
+
+from gpusupervisor.arbitration.situation import GpuSituation
+from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.health.facts import Facts
+from gpusupervisor.models.fit import ceiling_of
+from gpusupervisor.quantities import format_bytes, format_duration
+from gpusupervisor.state import Check
+from gpusupervisor.tenants.census import Holder
+
+MUCH = 1 << 30
+"""Bytes of unmanaged memory, or of memory that is nobody's, from which on it is told."""
+BACK = (7, 8)
+"""What was too much is well again below this part of the threshold."""
+LASTING = 60 * MICROSECONDS
+"""What comes and goes within this is nobody's trouble."""
+DESKTOP = "desktop"
+"""The shipped tenant that draws the screen."""
+NAMED = 4
+
+
+def check_unmanaged(facts: Facts) -> Iterable[Check]:
+    """Processes that match no tenant hold little."""
+    for gpu in facts.situation.gpus.values():
+        name = f"unmanaged-{gpu.uuid}"
+        held = facts.steady.get(("unmanaged", gpu.uuid), 0)
+        if _too_much(facts, name, held, MUCH) and facts.lasted("unmanaged", gpu.uuid) >= LASTING:
+            who = sorted(facts.census.gpus[gpu.uuid].unmanaged, key=lambda each: -(each.used or 0))
+            yield Check(
+                name,
+                "degraded",
+                f"{format_bytes(held)} of {gpu.name} is held by what matches no tenant: {_named(facts, who)}",
+                _cost(facts, gpu, held),
+                "end them when they are done with, or describe them in a tenant file so that they can be asked: "
+                "see gpusupervisorctl edit",
+            )
+        else:
+            yield Check(name, "ok", f"what matches no tenant holds little of {gpu.name}")
+
+
+def check_unattributed(facts: Facts) -> Iterable[Check]:
+    """All memory that is used is used by somebody."""
+    for gpu in facts.situation.gpus.values():
+        name = f"unattributed-{gpu.uuid}"
+        held = facts.steady.get(("unattributed", gpu.uuid), 0)
+        if gpu.attribution_problem:
+            yield Check(name, "skipped", f"whose the memory of {gpu.name} is cannot be told")
+        elif _too_much(facts, name, held, MUCH) and facts.lasted("unattributed", gpu.uuid) >= LASTING:
+            yield Check(
+                name,
+                "degraded",
+                f"{format_bytes(held)} of {gpu.name} is used and belongs to no process that the driver lists",
+                _cost(facts, gpu, held),
+                "look for virtual machines and containers that use the GPU, and for processes that hang when they end "
+                "(state D in ps); if there are none, stop all GPU programs and reload the driver, or reboot",
+            )
+        else:
+            yield Check(name, "ok", f"what is used of {gpu.name} belongs to somebody")
+
+
+def check_desktop(facts: Facts) -> Iterable[Check]:
+    """The desktop holds no more than the setting `large-desktop` says is usual."""
+    presences = [each for each in facts.census.tenants.values() if each.definition_id == DESKTOP]
+    usual = facts.settings.large_desktop
+    for gpu in facts.situation.gpus.values():
+        name = f"desktop-{gpu.uuid}"
+        holders = [each for presence in presences for each in presence.holders if each.gpu == gpu.uuid]
+        held = facts.steady.get(("desktop", gpu.uuid), 0)
+        if _too_much(facts, name, held, usual) and facts.lasted("desktop", gpu.uuid) >= LASTING:
+            holders.sort(key=lambda each: -(each.used or 0))
+            yield Check(
+                name,
+                "degraded",
+                f"the desktop holds {format_bytes(held)} of {gpu.name}, more than {format_bytes(usual)}: "
+                f"most of it {_named(facts, holders)}",
+                _cost(facts, gpu, held),
+                "close windows and browser tabs, or restart what has grown; if that much is usual here, raise "
+                "large-desktop in /etc/gpusupervisor/gpusupervisor.toml",
+            )
+        elif holders:
+            yield Check(name, "ok", f"the desktop holds no more of {gpu.name} than is usual")
+
+
+def _too_much(facts: Facts, check: str, held: int, threshold: int) -> bool:
+    """Above the threshold, or not far enough below it again."""
+    part, of = BACK
+    return held >= (threshold * part // of if check in facts.bad else threshold)
+
+
+def _named(facts: Facts, holders: list[Holder]) -> str:
+    """Who, how much each, and for how long in a word that changes seldom."""
+    named = [_who(facts, holder) for holder in holders[:NAMED]]
+    more = len(holders) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _who(facts: Facts, holder: Holder) -> str:
+    name = harmless(holder.identity.name, 32) if holder.identity else "?"
+    key = ("held", holder.gpu, str(holder.pid))
+    size = facts.steady.get(key)
+    parts = [f"PID {holder.pid}", format_bytes(size) if size else "size unknown"]
+    for age in _AGES:
+        if facts.lasted(*key) >= age:
+            parts.append(f"for more than {format_duration(age)}")
+            break
+    return f"{name} ({', '.join(parts)})"
+
+
+_HOUR = 3600 * MICROSECONDS
+_AGES = (24 * _HOUR, 6 * _HOUR, _HOUR, 10 * 60 * MICROSECONDS)
+
+
+def _cost(facts: Facts, gpu: GpuSituation, held: int) -> str:
+    """What that memory would be good for."""
+    lost = sorted(set(_lost_models(facts, gpu, held)))
+    if not lost:
+        return "that much less can be given to anybody: it cannot be asked for"
+    named = ", ".join(lost[:NAMED]) + (f" and {len(lost) - NAMED} more" if len(lost) > NAMED else "")
+    return f"for want of it these models do not fit on {gpu.name}: {named}"
+
+
+def _lost_models(facts: Facts, gpu: GpuSituation, held: int) -> Iterator[str]:
+    """Models that would fit if everybody gave what they can, and do not as long as this much is held."""
+    ceiling = ceiling_of(facts.situation, gpu.uuid)
+    without_it = min(ceiling.limit, ceiling.size + held)
+    for engine in facts.engines.values():
+        for model in engine.models:
+            if not model.remote and model.needs is not None and ceiling.size < model.needs <= without_it:
+                yield f"{harmless(model.name, 60)} of {engine.id}"

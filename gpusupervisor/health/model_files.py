@@ -1,0 +1,58 @@
+"""Checks of models' files: where they are, and whether what is in RAM of them can be measured."""
+
+from collections.abc import Iterable, Mapping
+
+from gpusupervisor.models.residency import Residency
+from gpusupervisor.state import Check, EngineStatus
+
+_UNKNOWN_FILES = "how large those models are, whether they load from RAM, and whether to warm them is not known"
+
+
+def check_residency(residencies: Mapping[str, Residency]) -> Check:
+    """How much of models' files is in RAM can be measured, and how that is done."""
+    looked_at = {tenant: each for tenant, each in residencies.items() if each.models}
+    unseen = [tenant for tenant, each in residencies.items() if not each.method and each.problems]
+    if not looked_at and not unseen:
+        return Check("residency", "skipped", "no model files were found in the directories that [models] names")
+    if not looked_at:
+        why = residencies[unseen[0]].problems[0]
+        return Check("residency", "skipped", f"what is in RAM of models' files is not known: {why}")
+    dark = [
+        model for each in looked_at.values() for model in each.models.values() if model.size and model.cached is None
+    ]
+    methods = sorted({each.method for each in looked_at.values()})
+    if dark and len(dark) == sum(len(each.models) for each in looked_at.values()):
+        return Check(
+            "residency",
+            "degraded",
+            f"what is in RAM of models' files cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
+            "whether a model loads from RAM or from disk is not known, and none is found to be worth warming",
+            "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
+        )
+    return Check("residency", "ok", f"what is in RAM of models' files is measured by {' and '.join(methods)}")
+
+
+def check_model_directories(
+    residencies: Mapping[str, Residency], engines: Mapping[str, EngineStatus]
+) -> Iterable[Check]:
+    """The directories that `[models]` names are there where an engine has models, and the helper may read them."""
+    for tenant, residency in residencies.items():
+        name, engine = f"model-directories-{tenant}", engines.get(tenant)
+        if residency.problems and residency.method:
+            yield Check(
+                name,
+                "degraded",
+                f"{tenant}: {residency.problems[0]}",
+                _UNKNOWN_FILES,
+                "let root read the directory, or name the right one under [models] directories in its tenant file",
+            )
+        elif residency.models:
+            yield Check(name, "ok", f"the directories of {tenant}'s models can be read")
+        elif residency.method and engine is not None and engine.models:
+            yield Check(
+                name,
+                "degraded",
+                f"{tenant} has models, and none of their files is below the directories that [models] names",
+                _UNKNOWN_FILES,
+                "name where they are under [models] directories in its tenant file (gpusupervisorctl edit)",
+            )

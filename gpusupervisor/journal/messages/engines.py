@@ -1,0 +1,31 @@
+"""The kinds of entries about engines: where they are asked, and that they are gone."""
+
+from dataclasses import dataclass
+from logging import INFO
+
+from gpusupervisor.journal.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFound(Entry):
+    """An engine's server was found, or it listens elsewhere than before."""
+
+    message_id = "26263cc2705646c5a3b89058b0b1faac"
+    level = INFO
+    text = "{tenant}: its server is process {process}, asked at {endpoint}"
+    tenant: str
+    engine: str
+    process: int
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineGone(Entry):
+    """An engine's server has ended."""
+
+    message_id = "06e9ce2f48e149edbc7a965a33e2a977"
+    level = INFO
+    text = "{tenant}: its server, process {process}, is gone"
+    tenant: str
+    engine: str
+    process: int

@@ -1,0 +1,268 @@
+"""Keeps the models of every engine: catalogue and fits at each tick, loads and unloads on request."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from gpusupervisor.arbitration.arbiter import Arbiter
+from gpusupervisor.arbitration.compose import Seen
+from gpusupervisor.arbitration.execute import World
+from gpusupervisor.arbitration.plan import Request
+from gpusupervisor.arbitration.request import shortcoming
+from gpusupervisor.arbitration.situation import Situation
+from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.clock import Clock
+from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engines.model_apis.listing import Ability, Reply
+from gpusupervisor.errors import (
+    Blocked,
+    Busy,
+    EngineUnreachable,
+    GpuUnavailable,
+    NoSuchEngine,
+    NoSuchModel,
+    NotSupported,
+    SupervisorError,
+)
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.jobs import Report, Work
+from gpusupervisor.models.catalogue import EngineFacts, EngineModels, ModelCatalogue
+from gpusupervisor.models.fit import Least, Manners, nothing_watched
+from gpusupervisor.models.fit_book import CardFit, FitBook
+from gpusupervisor.models.load import Load, LoadResult, require_ready, room_for
+from gpusupervisor.models.model import Model
+from gpusupervisor.models.needs import Learned, Needs, nothing_learned
+from gpusupervisor.models.residency import ModelResidency
+from gpusupervisor.models.spill import to_reload
+from gpusupervisor.models.unload import UnloadResult, unload
+from gpusupervisor.state import EngineStatus
+
+LISTED = 10
+"""Models or engines named in an error."""
+WAIT_FOR_PLAN = 60.0
+"""Seconds that a load waits for a plan that is being carried out on its GPU."""
+
+_LOG = logging.getLogger(__name__)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class Books(Protocol):
+    """Who is told of measured loads."""
+
+    async def before(self, engine: str, model: str) -> ModelResidency | None:
+        """What is in RAM of a model's files right before it is loaded."""
+
+    def note(self, result: LoadResult, files: ModelResidency | None) -> None:
+        """A load was measured. files: as they were before it."""
+
+
+class ModelKeeper:
+    """Of one supervisor. Also the world in which loads and unloads are carried out."""
+
+    def __init__(
+        self,
+        http: EngineHttp,
+        clock: Clock,
+        world: World,
+        arbiter: Arbiter,
+        spawn: Spawn,
+        books: Books,
+        learned: Learned = nothing_learned,
+        least: Least = nothing_watched,
+    ) -> None:
+        """books: told of measured loads. learned, least: what is known of models' needs and tenants' least holdings."""
+        self._clock = clock
+        self._world = world
+        self._arbiter = arbiter
+        self._spawn = spawn
+        self._books = books
+        self._needs = Needs(learned)
+        self._catalogue = ModelCatalogue(http, clock, self._needs)
+        self._fits = FitBook(least)
+        self._engines: Mapping[str, EngineStatus] = {}
+        self._situation: Situation | None = None
+        self._held: dict[str, Mapping[str, int]] = {}
+        """By engine: what it held on each GPU when it was measured last."""
+        self._reloaded: dict[str, dict[str, int]] = {}
+        """By engine: when a spilled model of it was last unloaded, by name."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # At each tick
+
+    def dress(self, engines: Mapping[str, EngineStatus], seen: Seen, situation: Situation) -> dict[str, EngineStatus]:
+        """The engines with what is known of their models; looks at those that are due in the background."""
+        self._catalogue.follow({engine: _facts(status, seen) for engine, status in engines.items()})
+        known = {engine: self._catalogue.of(engine) for engine in engines}
+        self._fits.update(situation, {engine: (each, self._manners(engine)) for engine, each in known.items()})
+        self._engines, self._situation = engines, situation
+        return {engine: self._dressed(status, known[engine]) for engine, status in engines.items()}
+
+    @property
+    def cards(self) -> Mapping[str, CardFit]:
+        """What each GPU could ever offer to one more model."""
+        return self._fits.cards
+
+    def reload_spilled(self, seen: Seen, situation: Situation) -> None:
+        """Unload idle models that spilled and would fit whole now, where their tenant wants that."""
+        for engine, status in self._engines.items():
+            if not seen.definitions[engine].reload_spilled or not status.reachable:
+                continue
+            tried = self._reloaded.setdefault(engine, {})
+            for model in to_reload(situation, engine, self._catalogue.of(engine).models, tried)[:1]:
+                tried[model.name] = situation.now
+                task = self._spawn(self._reload(engine, model))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End what is under way in the background."""
+        for task in self._tasks:
+            task.cancel()
+        await self._catalogue.close()
+
+    # On request
+
+    def load_work(self, engine: str, name: str, needs: int) -> Work:
+        """See `state.Controller`."""
+        model = self._require(engine, name, "load")
+        if needs:
+            model = replace(model, needs=needs)
+        if self._situation is None:
+            raise GpuUnavailable("The driver has not answered yet: try again in a second.")
+        manners = self._manners(engine)
+        require_ready(self._situation, engine, manners)
+        if self._situation.tenants[engine].used_by:
+            raise Busy(f"{engine} is in use: {self._situation.tenants[engine].used_by}.")
+        room_for(self._situation, engine, model, manners)
+
+        async def work(report: Report) -> LoadResult:
+            with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
+                if model.spilled and not self._catalogue.of(engine).cannot("unload"):
+                    report(1, "unloads it first: part of it is in system memory")
+                    await unload(engine, model, self, self._clock)
+                files = await self._books.before(engine, model.name)
+                result = await Load(engine, model, manners, self, self._clock).run(report)
+            self._books.note(result, files)
+            await self._catalogue.look(engine)  # with what was learned of its need
+            return result
+
+        return work
+
+    async def unload_model(self, engine: str, name: str) -> UnloadResult:
+        """See `state.Controller`."""
+        model = self._require(engine, name, "unload")
+        with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being unloaded"):
+            return await unload(engine, model, self, self._clock)
+
+    # The world of loads and unloads
+
+    async def look(self, engine: str) -> Situation:
+        """See `Loader`."""
+        situation = await self._world.look(engine)
+        tenant = situation.tenants.get(engine)
+        self._held[engine] = dict(tenant.holdings) if tenant else {}
+        return situation
+
+    async def measure(self, engine: str) -> Mapping[str, Measurement]:
+        """See `Loader`."""
+        gpus = tuple(self._situation.gpus) if self._situation else ()
+        measured = await self._world.measure(engine, gpus)
+        self._held[engine] = {gpu: seen.holding or 0 for gpu, seen in measured.items()}
+        return measured
+
+    async def make_room(self, request: Request) -> None:
+        """See `Loader`."""
+        try:
+            async with asyncio.timeout(WAIT_FOR_PLAN):
+                await self._arbiter.wait_for_plan(request.gpu)
+        except TimeoutError:
+            raise Busy(f"{self._arbiter.running[request.gpu].id} is still being carried out on this GPU.") from None
+        plan = self._arbiter.plan(await self._world.look(""), request)
+        if not plan.sufficient:
+            raise Blocked(plan.summary)
+        if plan.steps:
+            result = await self._arbiter.carry_out(plan)
+            if result.outcome != "satisfied":
+                raise shortcoming(result)
+
+    def keep_room(self, gpu: str, engine: str, size: int) -> None:
+        """See `Loader`."""
+        held = self._held.get(engine, {}).get(gpu, 0)
+        self._arbiter.reservations.keep(gpu, engine, size, held, self._clock.now())
+
+    async def list_models(self, engine: str) -> EngineModels:
+        """See `Loader`."""
+        return await self._catalogue.look(engine)
+
+    async def load(self, engine: str, model: str) -> Reply:
+        """See `Loader`."""
+        return await self._catalogue.api(engine).load(self._catalogue.door(engine), model)
+
+    async def unload(self, engine: str, model: str) -> Reply:
+        """See `Loader`."""
+        return await self._catalogue.api(engine).unload(self._catalogue.door(engine), model)
+
+    def measured(self, engine: str, model: str, size: int) -> None:
+        """See `Loader`."""
+        self._needs.measured(engine, model, size)
+
+    # Details
+
+    def _manners(self, engine: str) -> Manners:
+        api = self._catalogue.api(engine)
+        return Manners(api.replaces, api.evicts)
+
+    def _dressed(self, status: EngineStatus, known: EngineModels) -> EngineStatus:
+        return replace(
+            status,
+            models=known.models,
+            fits=self._fits.fits(status.id),
+            models_problem=known.problem,
+            capabilities=known.capabilities,
+            limits=known.limits,
+        )
+
+    def _require(self, engine: str, name: str, ability: Ability) -> Model:
+        """The model, when its engine can be asked for that. Raises SupervisorError."""
+        status, known = self._engines.get(engine), self._catalogue.of(engine)
+        if status is None:
+            there = ", ".join(sorted(self._engines)[:LISTED])
+            raise NoSuchEngine(f"No engine is called {harmless(engine, 64)!r}. There are: {there or 'none'}.")
+        if not status.reachable:
+            raise EngineUnreachable(f"{engine} does not answer: {status.detail or 'it was not asked yet'}.")
+        if not is_local(status.endpoint):
+            raise NotSupported(f"{engine} is on another machine, whose memory is not ours to fill or to empty.")
+        if why := known.cannot(ability):
+            raise NotSupported(f"{engine} cannot {ability} {harmless(name, 60)}: {why}.")
+        model = known.find(name)
+        if model is None:
+            there = ", ".join(harmless(each.name, 60) for each in known.models[:LISTED])
+            problem = f" ({known.problem})" if known.problem else ""
+            raise NoSuchModel(
+                f"{engine} has no model {harmless(name, 60)!r}{problem}. There are: {there or 'none'}"
+                + (f" and {len(known.models) - LISTED} more." if len(known.models) > LISTED else ".")
+            )
+        if model.remote:
+            raise NotSupported(f"{harmless(name, 60)} runs on another machine: there is nothing to {ability} here.")
+        return model
+
+    async def _reload(self, engine: str, model: Model) -> None:
+        try:
+            result = await self.unload_model(engine, model.name)
+            _LOG.info("%s: %s had spilled and fits now; unloaded: %s", engine, harmless(model.name, 60), result.detail)
+        except SupervisorError as error:
+            _LOG.warning("%s: a model that spilled was not unloaded: %s", engine, error)
+
+
+def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
+    presence, activity = seen.census.tenants.get(status.id), seen.activities.get(status.id)
+    holdings = presence.holdings if presence else {}
+    signs: tuple[object, ...] = ()
+    if activity is not None:
+        # Where no VRAM is held, none moves when a model comes or goes: what the probe says must do.
+        signs = (activity.need, activity.pinned, "" if holdings else activity.reason)
+    headers = presence.headers if presence else ()
+    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers)

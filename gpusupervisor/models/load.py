@@ -1,0 +1,313 @@
+"""Loading a model: room first, then the engine, then what was really taken, as NVML measures it."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpusupervisor.arbitration.plan import Request
+from gpusupervisor.arbitration.situation import ReleasePlan, Situation
+from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.engines.model_apis.listing import Reply
+from gpusupervisor.errors import Blocked, Busy, GpuUnavailable, LoadFailed, SupervisorError, WontFit
+from gpusupervisor.foreign_text import harmless
+from gpusupervisor.models.catalogue import EngineModels
+from gpusupervisor.models.fit import Manners, best_plan, ceiling_of, too_large
+from gpusupervisor.models.holders import holders_on
+from gpusupervisor.models.model import Model
+from gpusupervisor.quantities import format_bytes
+
+POLL = 0.2
+"""Seconds between two measurements while a model loads."""
+LIST_EVERY = 1.0
+"""Seconds between two looks at the engine's list while it loads in the background."""
+SETTLE = 5.0
+"""Seconds within which a load that the engine calls done shows in its list."""
+PATIENCE = 900.0
+"""Seconds that a load in the background may take."""
+CLEANING_UP = 15.0
+"""Seconds that the engine has to unload what a cancelled load had begun."""
+MORE = 4
+"""After out-of-memory, room for a quarter more than the model was thought to need is made."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Report(Protocol):
+    """How far it has come; see `jobs.Report`."""
+
+    def __call__(self, progress: int, detail: str, result: object = None) -> None:
+        """progress: percent."""
+
+
+class Loader(Protocol):
+    """What a load may do to the world."""
+
+    async def look(self, engine: str) -> Situation:
+        """The situation, measured now, with a fresh look at the engine's activity."""
+
+    async def measure(self, engine: str) -> Mapping[str, Measurement]:
+        """Every GPU now, as far as the engine goes. Raises GpuUnavailable."""
+
+    async def make_room(self, request: Request) -> None:
+        """Have a plan made and carried out. Raises SupervisorError when it does not bring enough."""
+
+    def keep_room(self, gpu: str, engine: str, size: int) -> None:
+        """So many bytes are the engine's from now on, for a while; 0: nothing is kept for it any more."""
+
+    async def list_models(self, engine: str) -> EngineModels:
+        """What the engine says of its models now."""
+
+    async def load(self, engine: str, model: str) -> Reply:
+        """Ask the engine."""
+
+    async def unload(self, engine: str, model: str) -> Reply:
+        """Ask the engine."""
+
+    def measured(self, engine: str, model: str, size: int) -> None:
+        """A whole load took so many bytes of VRAM."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load really took."""
+
+    engine: str
+    model: str
+    gpu: str
+    """Where most of it is."""
+    taken: int
+    """Bytes of VRAM by which the engine has grown, on all GPUs."""
+    duration: int
+    """Microseconds from the request to its end, without the time that making room took."""
+    spilled: bool
+    """Part of it is in system memory all the same."""
+    retried: bool
+    """The engine was out of memory at first."""
+
+    @property
+    def speed(self) -> int:
+        """Bytes per second."""
+        return self.taken * MICROSECONDS // max(1, self.duration)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    reply: Reply
+    grown: Mapping[str, int]
+    duration: int
+
+
+class Load:
+    """One model being loaded by one engine."""
+
+    def __init__(self, engine: str, model: Model, manners: Manners, loader: Loader, clock: Clock) -> None:
+        """The model's need may be unknown: then no room is made before its engine says that it has none."""
+        self._engine = engine
+        self._model = model
+        self._manners = manners
+        self._loader = loader
+        self._clock = clock
+        self._others: frozenset[str] = frozenset()
+
+    async def run(self, report: Report) -> LoadResult:
+        """Load. Raises SupervisorError. What was begun when it is cancelled is unloaded again."""
+        situation = await self._loader.look(self._engine)
+        require_ready(situation, self._engine, self._manners)
+        plan = room_for(situation, self._engine, self._model, self._manners)
+        self._others = await self._loaded_beside()
+        gpu = plan.gpu
+        try:
+            await self._make_room(plan, report)
+            attempt = await self._attempt(gpu, report)
+            retried = attempt.reply.outcome == "out-of-memory"
+            if retried:
+                report(5, f"{self._engine} is out of memory: more room is made for one more try")
+                await self._make_more_room(gpu)
+                attempt = await self._attempt(gpu, report)
+            await self._judge(attempt, gpu)
+            return await self._result(attempt, gpu, retried=retried)
+        finally:
+            self._loader.keep_room(gpu, self._engine, 0)
+
+    async def _make_room(self, plan: ReleasePlan, report: Report) -> None:
+        if self._model.needs is None:
+            return
+        if plan.steps:
+            report(1, f"makes room: {', '.join(step.tenant for step in plan.steps)} will be asked")
+            request = Request("make-room", plan.gpu, self._engine, plan.need, plan.rank)
+            await self._loader.make_room(request)
+        self._loader.keep_room(plan.gpu, self._engine, self._model.needs)
+
+    async def _make_more_room(self, gpu: str) -> None:
+        """Once, as much more as can be had: what was thought to be needed was too little, or somebody was faster."""
+        situation = await self._loader.look(self._engine)
+        if gpu not in situation.gpus or self._engine not in situation.tenants:
+            return
+        held = sum(situation.tenants[self._engine].holdings.values())
+        needs = self._model.needs or 0
+        everything = best_plan(
+            situation, self._engine, gpu, _needing(self._model, needs + needs // MORE), self._manners
+        )
+        reach = held + max(0, situation.available(gpu, self._engine)) + everything.reclaimable
+        need = min(everything.need, reach) if needs else reach
+        request = Request("make-room", gpu, self._engine, need, everything.rank)
+        if request.need > held + situation.available(gpu, self._engine):
+            try:
+                await self._loader.make_room(request)
+            except SupervisorError as error:
+                _LOG.warning("no more room could be made for %s: %s", self._engine, error)
+        self._loader.keep_room(gpu, self._engine, request.need - held)
+
+    async def _attempt(self, gpu: str, report: Report) -> _Attempt:
+        before = await self._loader.measure(self._engine)
+        started = self._clock.now()
+        work = asyncio.ensure_future(self._ask())
+        grown: dict[str, int] = {}
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=POLL)
+                grown = await self._grown(before)
+                self._tell(gpu, grown, report)
+            reply = work.result()
+            duration = self._clock.now() - started
+            if reply.outcome == "done":
+                grown = await self._grown(before)
+            return _Attempt(reply, grown, duration)
+        except BaseException:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await asyncio.shield(self._clean_up())
+            raise
+
+    async def _ask(self) -> Reply:
+        """The engine's answer, waited for to its end."""
+        reply = await self._loader.load(self._engine, self._model.name)
+        if reply.outcome == "started":
+            return await self._follow()
+        if reply.outcome == "done":
+            await self._wait_until_listed()
+        return reply
+
+    async def _follow(self) -> Reply:
+        """Wait for the end of a load that goes on in the background."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                loading = False
+                while True:
+                    known = await self._loader.list_models(self._engine)
+                    model = known.find(self._model.name)
+                    if model is not None and model.state == "loaded":
+                        return Reply("done")
+                    if model is not None and model.state == "not-loaded" and (loading or model.failed):
+                        return Reply("failed", model.failed or "it stopped loading without a word")
+                    loading |= model is not None and model.state == "loading"
+                    await asyncio.sleep(LIST_EVERY)
+        except TimeoutError:
+            return Reply("failed", f"it has not loaded it within {PATIENCE:.0f} s")
+
+    async def _wait_until_listed(self) -> None:
+        """An engine's word is not proof, but its list names the model soon when it is true."""
+        deadline = self._clock.now() + int(SETTLE * MICROSECONDS)
+        while self._clock.now() < deadline:
+            known = await self._loader.list_models(self._engine)
+            model = known.find(self._model.name)
+            if known.cannot("resident") or (model is not None and model.state in ("loaded", "unknown")):
+                return
+            await asyncio.sleep(POLL)
+
+    async def _grown(self, before: Mapping[str, Measurement]) -> dict[str, int]:
+        now = await self._loader.measure(self._engine)
+        return {
+            gpu: max(0, (now[gpu].holding or 0) - (seen.holding or 0)) for gpu, seen in before.items() if gpu in now
+        }
+
+    def _tell(self, gpu: str, grown: Mapping[str, int], report: Report) -> None:
+        size, needs = sum(grown.values()), self._model.needs
+        self._loader.keep_room(gpu, self._engine, max(0, (needs or 0) - size))
+        if needs:
+            report(10 + min(85, 85 * size // needs), f"{format_bytes(size)} of about {format_bytes(needs)} are loaded")
+        else:
+            report(10, f"{format_bytes(size)} are loaded")
+
+    async def _clean_up(self) -> None:
+        """What was begun at the engine is unloaded again, if it can."""
+        known = await self._loader.list_models(self._engine)
+        if known.cannot("unload"):
+            return
+        try:
+            async with asyncio.timeout(CLEANING_UP):
+                await self._loader.unload(self._engine, self._model.name)
+        except TimeoutError:
+            return
+
+    async def _judge(self, attempt: _Attempt, gpu: str) -> None:
+        """Raises when the model is not loaded."""
+        reply = attempt.reply
+        if reply.outcome == "done":
+            return
+        name = harmless(self._model.name, 60)
+        said = f": {reply.detail}" if reply.detail else ""
+        if reply.outcome != "out-of-memory":
+            raise LoadFailed(f"{self._engine} did not load {name}{said}.")
+        situation = await self._loader.look(self._engine)
+        raise Blocked(
+            f"{self._engine} was out of memory twice while loading {name}{said}. {holders_on(situation, gpu)}"
+        )
+
+    async def _result(self, attempt: _Attempt, gpu: str, *, retried: bool) -> LoadResult:
+        known = await self._loader.list_models(self._engine)
+        model = known.find(self._model.name)
+        spilled = model is not None and model.spilled
+        taken = sum(attempt.grown.values())
+        if taken and not spilled and self._others == await self._loaded_beside():
+            self._loader.measured(self._engine, self._model.name, taken)
+        where = max(attempt.grown, key=lambda uuid: attempt.grown[uuid], default=gpu)
+        return LoadResult(self._engine, self._model.name, where, taken, attempt.duration, spilled, retried)
+
+    async def _loaded_beside(self) -> frozenset[str]:
+        """Its other models that are loaded: when they are the same afterwards, what it grew by is this model's."""
+        known = await self._loader.list_models(self._engine)
+        loaded = (model.name for model in known.models if model.state != "not-loaded" and not model.remote)
+        return frozenset(loaded) - {self._model.name}
+
+
+def require_ready(situation: Situation, engine: str, manners: Manners) -> None:
+    """Raises Busy when a load would disturb what the engine does, or might."""
+    tenant = situation.tenants.get(engine)
+    if tenant is None:
+        raise GpuUnavailable(f"{engine} is not there any more.")
+    if tenant.activity in ("busy", "stuck"):
+        raise Busy(f"{engine} is {tenant.activity}, so nothing is loaded: {tenant.activity_reason}.")
+    if manners.replaces and tenant.activity != "idle":
+        raise Busy(
+            f"Nobody knows whether {engine} works, and a load takes the place of what it has: {tenant.activity_reason}."
+        )
+
+
+def room_for(situation: Situation, engine: str, model: Model, manners: Manners) -> ReleasePlan:
+    """The plan that makes room for a model on the best GPU; nothing is done.
+
+    Raises GpuUnavailable, WontFit with the arithmetic, Blocked with who is in the way.
+    """
+    if not situation.gpus or engine not in situation.tenants:
+        raise GpuUnavailable("No GPU can be read now: try again when one can.")
+    name = harmless(model.name, 60)
+    wanted = _needing(model, model.needs or 0)
+    limits = {uuid: ceiling_of(situation, uuid) for uuid in situation.gpus}
+    possible = [uuid for uuid, ceiling in limits.items() if (model.needs or 0) <= ceiling.limit]
+    if not possible:
+        largest = max(limits.values(), key=lambda ceiling: ceiling.limit)
+        raise WontFit(f"{name} will not fit: {too_large(model.needs or 0, largest)}.")
+    held = situation.tenants[engine].holdings
+    plans = [best_plan(situation, engine, uuid, wanted, manners) for uuid in possible]
+    best = min(plans, key=lambda plan: (not plan.sufficient, -held.get(plan.gpu, 0), len(plan.steps), plan.shortfall))
+    if not best.sufficient and model.needs is not None:
+        raise Blocked(f"There is no room for {name}. {best.summary}")
+    return best
+
+
+def _needing(model: Model, needs: int) -> Model:
+    return Model(model.name, model.state, needs=needs, held=model.held, spilled=model.spilled)

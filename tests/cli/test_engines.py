@@ -1,0 +1,57 @@
+"""Engines and what they are set to, on the command line."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gpusupervisor.bus.service import BusService
+from gpusupervisor.engines.setting import Setting
+from tests.bus.builders import make_state
+from tests.cli.conftest import Run
+
+KEEP = Setting("OLLAMA_KEEP_ALIVE", "5m", "/etc/o.conf", "an idle model stays loaded for 5min", pending="-1")
+HIGH = Setting("--highvram", "", "command line", "models stay\x1b[2J in VRAM")
+
+
+@pytest.fixture
+async def published(service: BusService) -> BusService:
+    state = make_state()
+    ollama = replace(state.engines["ollama"], settings=(KEEP, HIGH), unit="ollama.service")
+    service.publish(replace(state, engines={**state.engines, "ollama": ollama}))
+    return service
+
+
+async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, published: BusService) -> None:
+    shown = await ctl("engine", "ollama")
+    assert shown.status == 0, shown.errors
+    for part in (
+        "ollama  ollama 0.12.0",
+        "unit      ollama.service",
+        "OLLAMA_KEEP_ALIVE = 5m  /etc/o.conf",
+        "after a restart: -1",
+        "an idle model stays loaded for 5min",
+        "--highvram  command line",
+    ):
+        assert part in shown.output
+    assert "\x1b" not in shown.output
+    assert "no settings are known" in (await ctl("engine", "comfyui")).output
+
+
+async def test_all_engines_are_a_line_each(ctl: Run, published: BusService) -> None:
+    listed = (await ctl("engines")).output.splitlines()
+    assert listed[0].split() == ["ENGINE", "VERSION", "ENDPOINT"]
+    assert [line.split()[0] for line in listed[1:]] == ["ollama", "comfyui"]
+
+
+async def test_both_are_there_as_json(ctl: Run, published: BusService) -> None:
+    one = json.loads((await ctl("engine", "ollama", "--json")).output)
+    assert one["settings"][0]["pending"] == "-1"
+    every = json.loads((await ctl("engines", "--json")).output)
+    assert [each["id"] for each in every] == ["comfyui", "ollama"]
+
+
+async def test_an_engine_that_is_not_there_is_an_error(ctl: Run, published: BusService) -> None:
+    shown = await ctl("engine", "nobody")
+    assert (shown.status, shown.output) == (1, "")
+    assert "No engine is called" in shown.errors

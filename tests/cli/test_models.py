@@ -1,0 +1,58 @@
+"""The commands about models, as processes."""
+
+import json
+
+from gpusupervisor.bus.service import BusService
+from gpusupervisor.cli.screens.models import loaded, models_screen
+from tests.bus.builders import make_state
+from tests.bus.fakes import FakeController
+from tests.bus.test_models import with_models
+from tests.cli.conftest import Run
+from tests.cli.screens import NASTY, drawn, is_harmless
+
+
+async def test_models_are_listed_with_what_fits(service: BusService, ctl: Run) -> None:
+    service.publish(with_models(make_state()))
+    shown = await ctl("models")
+    assert shown.status == 0, shown.errors
+    rows = [" ".join(line.split()) for line in shown.output.splitlines()]
+    assert rows[1] == "ollama llama3:8b loaded, spilled 6.0 GiB now there is room"
+    assert rows[2].startswith("ollama b unknown ? unknown nobody knows")
+    assert "ollama: part is unknown" in rows
+    assert any(row.endswith(": 1 model fits but") for row in rows)
+    nobody = await ctl("models", "nobody")
+    assert nobody.status == 1
+    assert "ollama" in nobody.errors
+
+
+async def test_they_are_there_as_data(service: BusService, ctl: Run) -> None:
+    service.publish(with_models(make_state()))
+    told = json.loads((await ctl("models", "ollama", "--json")).output)
+    [engine] = told["engines"]
+    assert [(model["name"], model["needs"]) for model in engine["models"]] == [("llama3:8b", 6 << 30), ("b", None)]
+    assert engine["limits"] == ["unload: it has no such call"]
+    assert told["gpus"][0]["ceiling"] == 20 << 30
+
+
+async def test_an_unload_tells_what_came_back(service: BusService, ctl: Run, controller: FakeController) -> None:
+    service.publish(with_models(make_state()))
+    done = await ctl("unload", "ollama", "b")
+    assert (done.status, done.output.strip()) == (0, "4.0 GiB came back (300ms)")
+    assert controller.calls == [("unload_model", "ollama", "b")]
+    assert json.loads((await ctl("unload", "ollama", "b", "--json")).output)["freed"] == 4 << 30
+
+
+def test_nothing_that_others_wrote_steers_the_terminal() -> None:
+    model = {
+        "name": NASTY, "state": NASTY, "spilled": True, "needs": None, "fit": NASTY, "fit_detail": NASTY,
+    }  # fmt: skip
+    engine = {"id": NASTY, "models": [model], "models_problem": NASTY}
+    card = {"name": NASTY, "fit_summary": NASTY}
+    assert is_harmless(drawn(models_screen({"engines": [engine], "gpus": [card]})))
+
+
+def test_a_load_that_spilled_says_so() -> None:
+    result = {"taken": 4 << 30, "duration": 2_000_000, "speed": 2 << 30, "spilled": True}
+    assert str(loaded(result)) == (
+        "loaded: 4.0 GiB of VRAM in 2s, 2.0 GiB/s; part of it is in system memory all the same"
+    )
