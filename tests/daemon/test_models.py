@@ -220,6 +220,14 @@ async def test_an_unload_is_measured(scene: Scene) -> None:
     assert (await scene.model(SMALL))["state"] == "not-loaded"
 
 
+async def test_one_request_may_follow_the_other_at_once(scene: Scene) -> None:
+    """That its memory has grown is our own doing, and no reason to refuse."""
+    assert (await scene.load(SMALL))["State"] == "succeeded"
+    second = await scene.load(BIG)
+    assert second["State"] == "succeeded", second["Detail"]
+    assert (await scene.unload(BIG))["freed"] == 13 * GIB
+
+
 async def test_nothing_is_unloaded_from_an_engine_that_works(scene: Scene) -> None:
     body = json.dumps({"model": SMALL, "prompt": "x", "options": {"num_predict": 60}}).encode()
     request = urllib.request.Request(f"{scene.ollama.url}/api/generate", body, method="POST")
