@@ -100,6 +100,8 @@ def editor(environment: Mapping[str, str]) -> list[str]:
     for variable in ("SYSTEMD_EDITOR", "EDITOR", "VISUAL"):
         if words := shlex.split(environment.get(variable, "")):
             return words
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandFailed("There is no terminal to edit on: write the file itself, or set $EDITOR.", WRONG_USE)
     for program in EDITORS:
         if shutil.which(program):
             return [program]

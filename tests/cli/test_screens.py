@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from gpusupervisor.cli import signals
 from gpusupervisor.cli.screens import controls, health, jobs, plans, tenants
+from gpusupervisor.cli.screens.common import table
 from gpusupervisor.cli.terminal import Canvas
 from tests.cli.screens import NASTY, drawn, is_harmless
 from tests.cli.shapes_of import GIB, job, tenant
@@ -42,8 +44,15 @@ def test_a_plan_shows_whom_it_asks_and_who_is_in_the_way() -> None:
     assert lines[0] == "ask ollama"
     assert lines[2].split() == ["ASK", "FOR", "BECAUSE"]
     assert lines[3].split() == ["ollama", "4.0", "GiB", "ollama", "is", "idle"]
+    assert lines[5].split() == ["NOT", "ASKED", "HOLDS", "REASON", "WHY"]
     assert lines[6].split() == ["ollama", "?", "unmanaged", "ollama"]
     assert drawn(plans.plan_screen(plan(empty=True))) == "ask ollama"
+    blocked = drawn(plans.plan_screen({**plan(), "steps": [], "sufficient": False})).splitlines()
+    assert blocked[2].split() == ["IN", "THE", "WAY", "HOLDS", "REASON", "WHY"]
+
+
+def test_nobody_is_in_the_way_where_there_is_room_already() -> None:
+    assert drawn(plans.plan_screen({**plan(), "steps": []})) == "ask ollama"
 
 
 def test_a_result_shows_each_step_as_it_was_measured() -> None:
@@ -81,7 +90,7 @@ def test_one_tenant_is_shown_with_all_that_is_known_of_it() -> None:
     )  # fmt: skip
     text = drawn(tenants.details(one, {"GPU-1": "RTX 4090"}))
     for part in (
-        "1.0 GiB on RTX 4090", "1.0 GiB on GPU-2", "14.0 GiB, from its engine", "its unit, orphan", "it blocks",
+        "1.0 GiB on RTX 4090", "1.0 GiB on GPU-2", "14.0 GiB, its engine", "its unit, orphan", "it blocks",
         "restart it", "never asked", "it cannot be asked", "no model is loaded",
     ):  # fmt: skip
         assert part in text
@@ -159,3 +168,30 @@ def test_changed_properties_are_one_line_and_bulky_ones_left_out() -> None:
 )
 def test_signals_of_objects_name_them(member: str, body: list[Any], told: str) -> None:
     assert signals.line("/org/gpusupervisor1/jobs/4", member, body) == told
+
+
+SENTENCES = table(
+    ("CHECK", "STATE", "A COLUMN OF SOME WIDTH", "WHY"),
+    [
+        ("driver", "ok", "x", Text("it answers, and it has done so for as long as anybody can remember")),
+        ("fans", "skipped", "y", Text()),
+    ],
+)
+
+
+def test_sentences_stand_beside_their_row_where_there_is_room() -> None:
+    head, driver, fans = drawn([SENTENCES], 130).splitlines()
+    assert head.split() == ["CHECK", "STATE", "A", "COLUMN", "OF", "SOME", "WIDTH", "WHY"]
+    assert driver.endswith("for as long as anybody can remember")
+    assert fans.split() == ["fans", "skipped", "y"]
+
+
+def test_sentences_stand_below_their_row_where_they_would_be_a_strip() -> None:
+    lines = drawn([SENTENCES], 60).splitlines()
+    assert lines == [
+        "CHECK   STATE    A COLUMN OF SOME WIDTH",
+        "driver  ok       x",
+        "    it answers, and it has done so for as long as anybody",
+        "    can remember",
+        "fans    skipped  y",
+    ]
