@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -73,12 +74,31 @@ def main_pid(machine: Machine) -> str:
     return machine.property(UNIT, "MainPID")
 
 
-def test_lintian_finds_no_error(package: Path) -> None:
-    run("lintian", "--fail-on", "error", "--allow-root", str(package))
+def test_lintian_finds_no_error_and_no_warning_that_is_not_explained(package: Path) -> None:
+    run("lintian", "--fail-on", "error,warning", "--allow-root", str(package))
 
 
-def test_the_version_is_the_same_in_all_places() -> None:
+def test_the_version_is_the_same_in_all_places(package: Path) -> None:
     assert run("dpkg-parsechangelog", "-l", ".debian/changelog", "-S", "Version").strip() == VERSION
+    built = run("dpkg-deb", "--field", str(package), "Version").strip()
+    assert built.startswith(f"{VERSION}~"), "and says for which release it is"
+    release = platform.freedesktop_os_release()
+    assert release["ID"] in built or f"~deb{release['VERSION_ID']}u" in built
+    assert package.name.startswith(f"gpusupervisor_{built}_")
+
+
+def test_what_is_for_the_next_release_of_the_system_is_newer(package: Path) -> None:
+    built = run("dpkg-deb", "--field", str(package), "Version").strip()
+    later = re.sub(r"~(deb|ubuntu)(\d+)", lambda found: f"~{found[1]}{int(found[2]) + 1}", built)
+    assert later != built
+    run("dpkg", "--compare-versions", later, "gt", built)
+    run("dpkg", "--compare-versions", VERSION, "gt", later)
+
+
+def test_examples_and_the_folder_for_keys_come_along(package: Path) -> None:
+    contents = run("dpkg-deb", "--contents", str(package))
+    for name in ("gpusupervisor.toml", "example.toml.example"):
+        assert f"/usr/share/doc/gpusupervisor/examples/{name}\n" in contents
 
 
 def test_libraries_that_the_release_has_are_shared_and_the_others_travel_along(package: Path) -> None:
@@ -104,6 +124,7 @@ def test_installed_upgraded_removed_and_purged(debian: Machine, package: Path, n
     machine.wait_until("it serves", lambda: serves(machine), UNIT)
     assert machine.property(UNIT, "NRestarts") == "0"
     assert machine.output("gpusupervisorctl", "--help").startswith("usage: gpusupervisorctl")
+    assert machine.output("stat", "--format=%U:%G %a", "/etc/gpusupervisor/keys") == "root:gpusupervisor 750"
 
     first = main_pid(machine)
     machine.write(OVERRIDE, "priority = 77\n")
