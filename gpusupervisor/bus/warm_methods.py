@@ -50,7 +50,7 @@ class WarmMethods:
             if engine not in self._state().engines:
                 raise NoSuchEngine(unknown_name("engine", engine, self._state().engines))
             work = await self._warmer.warm(engine, model, rate)
-            return [await self._jobs.start(call, "warm-up", f"{engine}: {model}", work)]
+            return [await self._jobs.start(call, "warm-up", f"{engine} {model}", work)]
 
 
 def _rate(options: Mapping[str, Variant]) -> int:

@@ -6,7 +6,7 @@ import pytest
 from rich.text import Text
 
 from gpusupervisor.cli import signals
-from gpusupervisor.cli.screens import controls, health, jobs, plans, tenants
+from gpusupervisor.cli.screens import controls, engines, health, jobs, plans, tenants
 from gpusupervisor.cli.screens.common import table
 from gpusupervisor.cli.terminal import Canvas
 from tests.cli.screens import NASTY, drawn, is_harmless
@@ -195,3 +195,17 @@ def test_sentences_stand_below_their_row_where_they_would_be_a_strip() -> None:
         "    can remember",
         "fans    skipped  y",
     ]
+
+
+def test_a_job_shows_its_result_as_the_command_does_that_starts_it() -> None:
+    loaded = {"taken": 3 * GIB, "duration": 2_000_000, "speed": GIB, "spilled": False}
+    assert "loaded: 3.0 GiB of VRAM in 2s, 1.0 GiB/s" in drawn(jobs.details(job(kind="load-model", result=loaded)))
+    warmed = {"size": 3 * GIB, "took": 2_000_000}
+    assert "3.0 GiB in RAM after 2s" in drawn(jobs.details(job(kind="warm-up", result=warmed)))
+    unheard_of = drawn(jobs.details(job(kind="x", result={"a": 1})))
+    assert unheard_of.splitlines()[-3:] == ["{", '  "a": 1', "}"]
+
+
+def test_where_there_is_nothing_it_is_said() -> None:
+    assert drawn([tenants.all_tenants([], NARROW)]) == "no tenant is described"
+    assert drawn([engines.all_engines([])]) == "no engine is described"
