@@ -13,6 +13,8 @@ import pytest
 
 from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT
 from tests.system.machine import REPOSITORY, SOURCE, Machine
+from tests.system.test_controls import call
+from tests.system.test_simulated_card import CARD, DROP_INS, OF_HELPER, PYTHON
 
 OVERRIDE = "/etc/gpusupervisor/tenants.d/ollama.toml"
 VERSION = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
@@ -159,3 +161,33 @@ def test_removed_while_nothing_runs_and_installed_again(debian: Machine, package
     dpkg(machine, "--remove", "gpusupervisor")
     dpkg(machine, "--install", inside)
     assert machine.run("systemctl", "is-enabled", UNIT, check=False).stdout.strip() == "disabled", "as its admin chose"
+
+
+PACKAGED = "/usr/lib/gpusupervisor/venv/bin/python"
+
+
+def fan_on_card(machine: Machine) -> tuple[bool, int]:
+    """Whether the first fan is held, and at what, as the card's own file tells without anything of ours installed."""
+    (of_gpu,) = json.loads(machine.output("cat", f"{CARD}/settings.json"))["gpus"].values()
+    return of_gpu["fans"][0]["manual"], of_gpu["fans"][0]["target"]
+
+
+@pytest.mark.parametrize("argument", ["--remove", "--purge"])
+def test_removed_while_the_helper_holds_a_fan_gives_it_back(debian: Machine, package: Path, argument: str) -> None:
+    machine = debian
+    dpkg(machine, "--install", give(machine, package))
+    machine.run(
+        PACKAGED, "-c", f"from gpusupervisor.simulation.nvml import SimulatedCard as C; C({CARD!r}).write_card()"
+    )
+    for path, program in DROP_INS.items():
+        command = f"{PACKAGED} -m gpusupervisor.simulation.{program} --card {CARD}"
+        of_helper = OF_HELPER.replace(PYTHON, PACKAGED) if HELPER_UNIT in path else ""
+        machine.write(path, f"[Service]\nExecStart=\nExecStart={command}\n{of_helper}")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "stop", UNIT, HELPER_UNIT)
+    machine.run("systemctl", "start", UNIT)
+    machine.wait_until("the fan is held", lambda: not call(machine, "Fans", "SetFixed", "uu", "0", "60"), UNIT)
+    assert fan_on_card(machine) == (True, 60)
+    dpkg(machine, argument, "gpusupervisor")
+    assert machine.property(HELPER_UNIT, "ActiveState") == "inactive"
+    assert not fan_on_card(machine)[0]
