@@ -210,6 +210,8 @@ install: build/wheels/.stamp build/man/.stamp ## the service, with units, polici
 		$(foreach l,$(man_links),ln -sfn $(lastword $(subst =, ,$(l))) $(DESTDIR)$(call in_mandir,$(firstword $(subst =, ,$(l))));)
 	fi
 	$(put) -t $(DESTDIR)$(docdir) README.md LICENSE polkit/49-gpusupervisor-headless.rules.example
+	$(put) systemd/gpusupervisor.toml.example $(DESTDIR)$(docdir)/examples/gpusupervisor.toml
+	$(put) -t $(DESTDIR)$(docdir)/examples gpusupervisor/tenants/definitions/example.toml.example
 	if $(live); then
 		systemd-tmpfiles --create $(tmpfilesdir)/gpusupervisor.conf
 		journalctl --update-catalog
@@ -237,7 +239,7 @@ uninstall: ## remove what install put (configuration, state and the user stay)
 		journalctl --update-catalog
 		systemctl daemon-reload
 		if systemctl --quiet is-active dbus.service; then systemctl reload dbus.service; fi
-		for folder in /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do
+		for folder in /etc/gpusupervisor/keys /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do
 			rmdir --ignore-fail-on-non-empty $$folder 2>/dev/null || true
 		done
 		echo "Removed. What you wrote in /etc/gpusupervisor stays, and so do /var/lib/gpusupervisor, /var/lib/gpusupervisor-helper and the user."

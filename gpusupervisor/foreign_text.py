@@ -1,8 +1,11 @@
 """Text that another program wrote, made fit for a reason, a log line or a terminal."""
 
 import unicodedata
+from collections.abc import Iterable
 
 LIMIT = 120
+LISTED = 20
+"""Names that are told where one is asked for that nothing has."""
 _WITHHELD = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, formatting (bidirectional overrides too), surrogate, private and unassigned, line breaks."""
 
@@ -14,3 +17,14 @@ def harmless(text: str, limit: int = LIMIT) -> str:
         shown = "".join(" " if unicodedata.category(char) in _WITHHELD else char for char in shown)
     shown = " ".join(shown.split())
     return shown if len(text) <= limit else shown[: limit - 1] + "…"
+
+
+def unknown_name(kind: str, name: str, there: Iterable[str]) -> str:
+    """The one sentence for a name that nothing has: "No tenant is called 'x'. There are: comfyui, ollama."
+
+    `there`: the names of those there are; the text of the errors NoSuchTenant and NoSuchEngine.
+    """
+    names = sorted(there)
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    listed = ", ".join(harmless(each, 64) for each in names[:LISTED]) or "none"
+    return f"No {kind} is called {harmless(name, 64)!r}. There are: {listed}{more}."

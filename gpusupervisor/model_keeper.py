@@ -26,7 +26,7 @@ from gpusupervisor.errors import (
     NotSupported,
     SupervisorError,
 )
-from gpusupervisor.foreign_text import harmless
+from gpusupervisor.foreign_text import harmless, unknown_name
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.models.catalogue import EngineFacts, EngineModels, ModelCatalogue
 from gpusupervisor.models.fit import Least, Manners, nothing_watched
@@ -256,8 +256,7 @@ class ModelKeeper:
         """The model, when its engine can be asked for that. Raises SupervisorError."""
         status, known = self._engines.get(engine), self._catalogue.of(engine)
         if status is None:
-            there = ", ".join(sorted(self._engines)[:LISTED])
-            raise NoSuchEngine(f"No engine is called {harmless(engine, 64)!r}. There are: {there or 'none'}.")
+            raise NoSuchEngine(unknown_name("engine", engine, self._engines))
         if not status.reachable:
             raise EngineUnreachable(f"{engine} does not answer: {status.detail or 'it was not asked yet'}.")
         if not is_local(status.endpoint):

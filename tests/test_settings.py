@@ -1,5 +1,7 @@
 """The daemon's own settings."""
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,13 @@ def test_what_makes_no_sense_of_telemetry_is_a_problem(layers: list[Path]) -> No
     assert "telemetry.keep: " in texts[0]
     assert 'telemetry.max-size: is too small to be of use; allowed: "4M" or more' in texts[1]
     assert "telemetry.size: unknown key" in texts[2]
+
+
+def test_the_example_has_every_key_with_its_default(tmp_path: Path) -> None:
+    example = Path(__file__).parent.parent / "systemd" / "gpusupervisor.toml.example"
+    assert load_settings([example]) == (Settings(), ()), "as it is, it changes nothing"
+    uncommented = tmp_path / "etc.toml"
+    uncommented.write_text(re.sub(r"(?m)^#(?=\S)", "", example.read_text()))
+    assert load_settings([uncommented]) == (Settings(), ())
+    keys = re.findall(r"(?m)^#([a-z-]+) = ", example.read_text())
+    assert len(keys) == len(fields(Settings))

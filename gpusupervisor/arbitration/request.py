@@ -12,9 +12,8 @@ from gpusupervisor.errors import (
     ReleaseFailed,
     SupervisorError,
 )
-from gpusupervisor.foreign_text import harmless
+from gpusupervisor.foreign_text import harmless, unknown_name
 
-LISTED = 20
 """Tenants named in an error."""
 
 
@@ -45,8 +44,7 @@ def interpret(situation: Situation, gpu: str, tenant: str, size: int) -> Request
 def require_tenant(situation: Situation, tenant: str) -> None:
     """Raises NoSuchTenant, naming those there are."""
     if tenant not in situation.tenants:
-        known = ", ".join(sorted(situation.tenants)[:LISTED])
-        raise NoSuchTenant(f"No tenant is called {harmless(tenant, 64)!r}. There are: {known}.")
+        raise NoSuchTenant(unknown_name("tenant", tenant, situation.tenants))
 
 
 def shortcoming(result: PlanResult) -> SupervisorError:

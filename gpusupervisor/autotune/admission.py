@@ -13,7 +13,7 @@ from gpusupervisor.errors import (
     NoSuchEngine,
     NotSupported,
 )
-from gpusupervisor.foreign_text import harmless
+from gpusupervisor.foreign_text import unknown_name
 from gpusupervisor.state import EngineStatus
 
 POWER_LIMIT, OFFSET = "power-limit", "offset-graphics"
@@ -41,7 +41,7 @@ def require_engine(
     """
     status, tenant = engines.get(engine), situation.tenants.get(engine)
     if status is None or tenant is None:
-        raise NoSuchEngine(f"No engine is called {harmless(engine, 64)!r}. There are: {', '.join(sorted(engines))}.")
+        raise NoSuchEngine(unknown_name("engine", engine, engines))
     if gpu not in situation.gpus:
         raise GpuUnavailable("The GPU cannot be read now: see its State and StateDetail")
     if gpu in running:

@@ -13,6 +13,7 @@ from gpusupervisor.bus.views import Realtime, check_details, engine_view, tenant
 from gpusupervisor.bus.wire import document, text
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine, NoSuchTenant
+from gpusupervisor.foreign_text import unknown_name
 from gpusupervisor.state import Controller, State
 
 IDENTIFIER_LIMIT = 256
@@ -96,7 +97,7 @@ class Methods:
 
     async def _get_tenant(self, _call: Call, tenant: str) -> list[object]:
         if tenant not in self._state().definitions:
-            raise NoSuchTenant(f"No tenant is called {text(tenant)!r}; List names those there are")
+            raise NoSuchTenant(unknown_name("tenant", tenant, self._state().definitions))
         return [variants(TENANT, tenant_view(self._state(), tenant, self._realtime))]
 
     async def _release(self, call: Call, tenant: str) -> list[object]:
@@ -116,7 +117,7 @@ class Methods:
 
     async def _get_engine(self, _call: Call, engine: str) -> list[object]:
         if engine not in self._state().engines:
-            raise NoSuchEngine(f"No engine is called {text(engine)!r}; List names those there are")
+            raise NoSuchEngine(unknown_name("engine", engine, self._state().engines))
         return [variants(ENGINE, engine_view(self._state(), engine))]
 
 

@@ -13,6 +13,7 @@ from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.wire import text
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine
+from gpusupervisor.foreign_text import unknown_name
 from gpusupervisor.state import Controller, State
 
 NAME_LIMIT = 512
@@ -41,7 +42,7 @@ class ModelMethods:
     async def _models(self, _call: Call, engine: str) -> list[object]:
         status = self._state().engines.get(engine)
         if status is None:
-            raise NoSuchEngine(f"No engine is called {text(engine)!r}; List names those there are")
+            raise NoSuchEngine(unknown_name("engine", engine, self._state().engines))
         return [model_list(status)]
 
     async def _load_by_name(self, call: Call, engine: str, model: str) -> list[object]:

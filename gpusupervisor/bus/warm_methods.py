@@ -11,6 +11,7 @@ from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.wire import details, text
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine
+from gpusupervisor.foreign_text import unknown_name
 from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.state import State, Warmer
 
@@ -47,9 +48,9 @@ class WarmMethods:
         rate = _rate(options)
         async with self._admission.authorized(call, names.ACTION_WARM_MODEL, tenant=engine, model=model):
             if engine not in self._state().engines:
-                raise NoSuchEngine(f"No engine is called {text(engine)!r}; List names those there are")
+                raise NoSuchEngine(unknown_name("engine", engine, self._state().engines))
             work = await self._warmer.warm(engine, model, rate)
-            return [await self._jobs.start(call, "warm-up", f"{engine}: {model}", work)]
+            return [await self._jobs.start(call, "warm-up", f"{engine} {model}", work)]
 
 
 def _rate(options: Mapping[str, Variant]) -> int:

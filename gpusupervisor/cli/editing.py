@@ -95,11 +95,13 @@ def _kept(copy: Path) -> str:
     return f"{kept}\n" if kept else ""
 
 
-def editor(environment: Mapping[str, str]) -> list[str]:
-    """The command of the editor: $SYSTEMD_EDITOR, $EDITOR, $VISUAL, or what is installed."""
+def editor(environment: Mapping[str, str], *, on_terminal: bool) -> list[str]:
+    """The command of the editor: $SYSTEMD_EDITOR, $EDITOR, $VISUAL, or what is installed and needs a terminal."""
     for variable in ("SYSTEMD_EDITOR", "EDITOR", "VISUAL"):
         if words := shlex.split(environment.get(variable, "")):
             return words
+    if not on_terminal:
+        raise CommandFailed("There is no terminal to edit on: write the file itself, or set $EDITOR.", WRONG_USE)
     for program in EDITORS:
         if shutil.which(program):
             return [program]
@@ -107,7 +109,7 @@ def editor(environment: Mapping[str, str]) -> list[str]:
 
 
 def _open_editor(copy: Path) -> None:
-    command = editor(os.environ)
+    command = editor(os.environ, on_terminal=sys.stdin.isatty() and sys.stdout.isatty())
     try:
         code = subprocess.run([*command, str(copy)], check=False).returncode  # noqa: S603  (the person's own editor)
     except OSError as error:

@@ -12,12 +12,12 @@ from typing import Literal
 from gpusupervisor.arbitration.plan import Request, make_plan
 from gpusupervisor.arbitration.situation import ReleasePlan, Situation
 from gpusupervisor.models.model import Model
+from gpusupervisor.quantities import format_bytes
 
 FitVerdict = Literal["now", "after-release", "blocked", "never", "unknown"]
 NAMED = 5
 """Holders or models named in one text."""
 _RANK: dict[FitVerdict, int] = {"now": 0, "after-release": 1, "blocked": 2, "never": 3, "unknown": 4}
-_GIB = 1 << 30
 
 Least = Callable[[str, str], int | None]
 """The least that a tenant has held on a GPU lately, in bytes; None when nobody has watched for long enough."""
@@ -130,8 +130,9 @@ def _fit_on(situation: Situation, engine: str, model: Model, manners: Manners, c
     if needs > ceiling.limit:
         return Fit("never", too_large(needs, ceiling))
     if needs > ceiling.size:
-        why = f"{ceiling.name} could offer it {_gib(ceiling.limit)}, but {_named(ceiling)} keep part of that for good"
-        return Fit("blocked", f"it needs {_gib(needs)}: {why}")
+        offered = f"{ceiling.name} could offer it {format_bytes(ceiling.limit)}"
+        why = f"{offered}, but {_named(ceiling)} keep part of that for good"
+        return Fit("blocked", f"it needs {format_bytes(needs)}: {why}")
     plan = best_plan(situation, engine, ceiling.gpu, model, manners)
     if plan.sufficient and not plan.steps:
         return Fit("now", f"there is room on {ceiling.name}")
@@ -145,8 +146,8 @@ def too_large(needs: int, ceiling: Ceiling) -> str:
     """The arithmetic of a model that is too large for a card: nobody is to blame."""
     kept = ceiling.total - ceiling.limit
     return (
-        f"it needs {_gib(needs)}, and {ceiling.name} offers {_gib(ceiling.limit)} at most: "
-        f"{_gib(ceiling.total)} less {_gib(kept)} that the driver and the reserve keep"
+        f"it needs {format_bytes(needs)}, and {ceiling.name} offers {format_bytes(ceiling.limit)} at most: "
+        f"{format_bytes(ceiling.total)} less {format_bytes(kept)} that the driver and the reserve keep"
     )
 
 
@@ -157,16 +158,12 @@ def fit_summary(ceiling: Ceiling, needs: Iterable[int]) -> str:
         return ""
     models = "1 model fits" if between == 1 else f"{between} models fit"
     return (
-        f"{models} within {_gib(ceiling.limit)} but not the {_gib(ceiling.size)} actually available: "
+        f"{models} within {format_bytes(ceiling.limit)} but not the {format_bytes(ceiling.size)} actually available: "
         f"the difference is held by {_named(ceiling)}"
     )
 
 
 def _named(ceiling: Ceiling) -> str:
-    shown = [f"{each.by} ({_gib(each.size)})" for each in ceiling.taken[:NAMED]]
+    shown = [f"{each.by} ({format_bytes(each.size)})" for each in ceiling.taken[:NAMED]]
     more = len(ceiling.taken) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _gib(size: int) -> str:
-    return f"{size / _GIB:.2f} GiB"

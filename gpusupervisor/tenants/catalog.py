@@ -20,7 +20,7 @@ from gpusupervisor.configuration.document import (
 from gpusupervisor.configuration.layers import Contribution, Finding, Stacked, Tree, source, stack
 from gpusupervisor.configuration.toml_text import toml_text
 from gpusupervisor.errors import NoSuchTenant
-from gpusupervisor.foreign_text import harmless
+from gpusupervisor.foreign_text import harmless, unknown_name
 from gpusupervisor.tenants.definition import Endpoint, TenantDefinition
 from gpusupervisor.tenants.instances import base_and_label
 from gpusupervisor.tenants.listening import Address, with_address
@@ -54,8 +54,7 @@ class Catalog:
         base_id, label = base_and_label(tenant_id)
         base = self.definitions.get(base_id)
         if base is None or not base.per_instance or not label or not ID.fullmatch(tenant_id):
-            known = ", ".join(sorted(self.definitions)[:20])
-            raise NoSuchTenant(f"there is no tenant {harmless(tenant_id, 64)!r}; defined are: {known}")
+            raise NoSuchTenant(unknown_name("tenant", tenant_id, self.definitions))
         return _as_instance(base, tenant_id)
 
     def explain(self, tenant_id: str) -> str:

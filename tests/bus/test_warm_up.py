@@ -150,4 +150,4 @@ async def test_the_command_line_shows_the_plan(authority: FixedAuthority, shared
 
 async def test_an_engine_alone_is_too_little(authority: FixedAuthority, shared_bus: PrivateBus) -> None:
     result = await shared_bus.run(*COMMAND, "ollama")
-    assert (result.status, result.errors) == (1, "Which model of ollama? gpusupervisorctl warm shows them.\n")
+    assert (result.status, result.errors) == (2, "Which model of ollama? gpusupervisorctl warm shows them.\n")

@@ -241,9 +241,11 @@ async def test_a_reload_that_fails_because_of_another_file_keeps_it_and_says_so(
 
 
 def test_the_editor_is_the_persons_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert editor({"EDITOR": "vim -n", "VISUAL": "x"}) == ["vim", "-n"]
-    assert editor({"SYSTEMD_EDITOR": "nano", "EDITOR": "vim"}) == ["nano"]
-    assert editor({"EDITOR": " ", "VISUAL": "emacs"}) == ["emacs"]
+    assert editor({"EDITOR": "vim -n", "VISUAL": "x"}, on_terminal=True) == ["vim", "-n"]
+    assert editor({"SYSTEMD_EDITOR": "nano", "EDITOR": "vim"}, on_terminal=True) == ["nano"]
+    assert editor({"EDITOR": " ", "VISUAL": "emacs"}, on_terminal=False) == ["emacs"], "it may well be a script"
+    with pytest.raises(CommandFailed, match="no terminal to edit on"):
+        editor({}, on_terminal=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CommandFailed, match="set \\$EDITOR"):
-        editor({})
+        editor({}, on_terminal=True)

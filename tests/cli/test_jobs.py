@@ -91,7 +91,14 @@ async def test_following_without_a_terminal_tells_each_step_on_a_line(bus: Priva
     output, _ = await following.communicate()
     assert following.returncode == 0
     assert output.decode().startswith("job 1  autotune\n")
-    assert '"unit": "token"' in output.decode()
+    assert "nothing was measured" in output.decode(), "as autotune itself says it"
+
+
+async def test_following_a_job_that_there_is_not_says_so_as_looking_at_it_does(bus: PrivateBus, works: Works) -> None:
+    await works.begin()
+    looked, followed = [await bus.run(*COMMAND, "job", "99", *more) for more in ((), ("--follow",))]
+    assert (looked.status, looked.errors) == (1, "There is no job 99, or it ended long ago\n")
+    assert (followed.status, followed.errors) == (looked.status, looked.errors)
 
 
 async def test_following_what_fails_ends_with_one_and_says_why(bus: PrivateBus, works: Works) -> None:

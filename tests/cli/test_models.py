@@ -47,7 +47,7 @@ def test_nothing_that_others_wrote_steers_the_terminal() -> None:
         "name": NASTY, "state": NASTY, "spilled": True, "needs": None, "fit": NASTY, "fit_detail": NASTY,
         "load_estimate": NASTY,
     }  # fmt: skip
-    engine = {"id": NASTY, "models": [model], "models_problem": NASTY}
+    engine = {"id": NASTY, "models": [model], "reachable": True, "models_problem": NASTY}
     card = {"name": NASTY, "fit_summary": NASTY}
     assert is_harmless(drawn(models_screen({"engines": [engine], "gpus": [card]})))
 
@@ -62,3 +62,16 @@ def test_a_load_that_spilled_says_so() -> None:
     assert str(loaded(result)) == (
         "loaded: 4.0 GiB of VRAM in 2s, 2.0 GiB/s; part of it is in system memory all the same"
     )
+
+
+def test_engines_that_do_not_run_are_counted_and_not_complained_of() -> None:
+    def engine(name: str, *, reachable: bool) -> dict[str, object]:
+        return {"id": name, "reachable": reachable, "models": [], "models_problem": f"{name} is mute"}
+
+    several = [engine("a", reachable=True), engine("b", reachable=False), engine("c", reachable=False)]
+    lines = drawn(models_screen({"engines": several, "gpus": []})).splitlines()
+    assert lines == [
+        "no models are known", "", "a: a is mute", "", "2 more do not answer (gpusupervisorctl engines lists all)",
+    ]  # fmt: skip
+    alone = drawn(models_screen({"engines": several[1:2], "gpus": []}))
+    assert "b: b is mute" in alone, "who asks for one is told"

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from gpusupervisor.cli import signals
-from gpusupervisor.cli.screens import controls, health, jobs, plans, tenants
+from gpusupervisor.cli.screens import controls, engines, health, jobs, plans, tenants
+from gpusupervisor.cli.screens.common import table
 from gpusupervisor.cli.terminal import Canvas
 from tests.cli.screens import NASTY, drawn, is_harmless
 from tests.cli.shapes_of import GIB, job, tenant
@@ -42,8 +44,15 @@ def test_a_plan_shows_whom_it_asks_and_who_is_in_the_way() -> None:
     assert lines[0] == "ask ollama"
     assert lines[2].split() == ["ASK", "FOR", "BECAUSE"]
     assert lines[3].split() == ["ollama", "4.0", "GiB", "ollama", "is", "idle"]
+    assert lines[5].split() == ["NOT", "ASKED", "HOLDS", "REASON", "WHY"]
     assert lines[6].split() == ["ollama", "?", "unmanaged", "ollama"]
     assert drawn(plans.plan_screen(plan(empty=True))) == "ask ollama"
+    blocked = drawn(plans.plan_screen({**plan(), "steps": [], "sufficient": False})).splitlines()
+    assert blocked[2].split() == ["IN", "THE", "WAY", "HOLDS", "REASON", "WHY"]
+
+
+def test_nobody_is_in_the_way_where_there_is_room_already() -> None:
+    assert drawn(plans.plan_screen({**plan(), "steps": []})) == "ask ollama"
 
 
 def test_a_result_shows_each_step_as_it_was_measured() -> None:
@@ -159,3 +168,44 @@ def test_changed_properties_are_one_line_and_bulky_ones_left_out() -> None:
 )
 def test_signals_of_objects_name_them(member: str, body: list[Any], told: str) -> None:
     assert signals.line("/org/gpusupervisor1/jobs/4", member, body) == told
+
+
+SENTENCES = table(
+    ("CHECK", "STATE", "A COLUMN OF SOME WIDTH", "WHY"),
+    [
+        ("driver", "ok", "x", Text("it answers, and it has done so for as long as anybody can remember")),
+        ("fans", "skipped", "y", Text()),
+    ],
+)
+
+
+def test_sentences_stand_beside_their_row_where_there_is_room() -> None:
+    head, driver, fans = drawn([SENTENCES], 130).splitlines()
+    assert head.split() == ["CHECK", "STATE", "A", "COLUMN", "OF", "SOME", "WIDTH", "WHY"]
+    assert driver.endswith("for as long as anybody can remember")
+    assert fans.split() == ["fans", "skipped", "y"]
+
+
+def test_sentences_stand_below_their_row_where_they_would_be_a_strip() -> None:
+    lines = drawn([SENTENCES], 60).splitlines()
+    assert lines == [
+        "CHECK   STATE    A COLUMN OF SOME WIDTH",
+        "driver  ok       x",
+        "    it answers, and it has done so for as long as anybody",
+        "    can remember",
+        "fans    skipped  y",
+    ]
+
+
+def test_a_job_shows_its_result_as_the_command_does_that_starts_it() -> None:
+    loaded = {"taken": 3 * GIB, "duration": 2_000_000, "speed": GIB, "spilled": False}
+    assert "loaded: 3.0 GiB of VRAM in 2s, 1.0 GiB/s" in drawn(jobs.details(job(kind="load-model", result=loaded)))
+    warmed = {"size": 3 * GIB, "took": 2_000_000}
+    assert "3.0 GiB in RAM after 2s" in drawn(jobs.details(job(kind="warm-up", result=warmed)))
+    unheard_of = drawn(jobs.details(job(kind="x", result={"a": 1})))
+    assert unheard_of.splitlines()[-3:] == ["{", '  "a": 1', "}"]
+
+
+def test_where_there_is_nothing_it_is_said() -> None:
+    assert drawn([tenants.all_tenants([], NARROW)]) == "no tenant is described"
+    assert drawn([engines.all_engines([])]) == "no engine is described"

@@ -120,13 +120,13 @@ async def test_each_view_has_its_key(shown: Stage) -> None:
 
 async def test_a_plan_is_shown_and_nothing_is_done(shown: Stage, scene: Scene) -> None:
     await shown.press("p")
-    text = await shown.until("Plan for ollama: nothing is done yet", "IN THE WAY")
+    text = await shown.until("Plan for ollama: nothing is done yet", "NOT ASKED")
     assert "comfyui" in text
     assert "train.py (pid 4242)" in text
     assert "y/n" not in text
     await shown.press("y", "escape")
     assert scene.controller.calls == [("plan_release", "", "ollama", 0)]
-    assert "IN THE WAY" not in shown.text
+    assert "NOT ASKED" not in shown.text
 
 
 async def test_a_release_is_asked_about_first(shown: Stage, scene: Scene) -> None:

@@ -44,14 +44,14 @@ def test_what_the_desktop_and_strangers_keep_blocks_and_is_named() -> None:
     now = situation(ENGINE, DESKTOP, free=13, total=16, unmanaged=(stranger,))
     found = fit(now, model(needs=14))
     assert found.verdict == "blocked"
-    assert "train.py (pid 42) (2.00 GiB), desktop (1.00 GiB)" in found.detail
+    assert "train.py (pid 42) (2.0 GiB), desktop (1.0 GiB)" in found.detail
 
 
 def test_a_model_too_large_for_the_card_is_blamed_on_nobody() -> None:
     found = fit(situation(ENGINE, COMFYUI, DESKTOP, free=5, reserve=1), model(needs=30))
     assert found.verdict == "never"
     assert found.detail == (
-        "it needs 30.00 GiB, and RTX 4090 offers 23.00 GiB at most: 24.00 GiB less 1.00 GiB that the driver and the "
+        "it needs 30.0 GiB, and RTX 4090 offers 23.0 GiB at most: 24.0 GiB less 1.0 GiB that the driver and the "
         "reserve keep"
     )
 
@@ -116,8 +116,8 @@ def test_the_summary_counts_what_fits_but_for_who_keeps_part() -> None:
     ceiling = ceiling_of(now, CARD)
     needs = [GIB, 15 * GIB, 15 * GIB, 40 * GIB]
     assert fit_summary(ceiling, needs) == (
-        "2 models fit within 15.50 GiB but not the 14.50 GiB actually available: the difference is held by "
-        "desktop (1.00 GiB)"
+        "2 models fit within 15.5 GiB but not the 14.5 GiB actually available: the difference is held by "
+        "desktop (1.0 GiB)"
     )
     assert fit_summary(ceiling, [GIB, 40 * GIB]) == ""
     assert fit_summary(Ceiling(CARD, "x", 0, 0, 0, ()), []) == ""

@@ -62,7 +62,7 @@ def test_a_card_shows_its_ceiling_and_what_it_keeps_from_models() -> None:
     book = FitBook(lambda tenant, _gpu: 2 * GIB if tenant == "comfyui" else None)
     update(book, scene(), EngineModels((model("a", 23), model("b", 30))))
     assert book.cards[CARD].ceiling == 22 * GIB
-    assert book.cards[CARD].summary.startswith("1 model fits within 24.00 GiB but not the 22.00 GiB")
+    assert book.cards[CARD].summary.startswith("1 model fits within 24.0 GiB but not the 22.0 GiB")
 
 
 def test_each_of_many_models_has_the_fit_that_it_has_alone() -> None:

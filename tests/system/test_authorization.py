@@ -116,6 +116,10 @@ def test_the_shipped_rule_for_machines_without_a_seat_works(service: Machine) ->
             "polkit.service",
         )
         assert NEEDS_PASSWORD in error_of(service.run(*RELEASE, user="nobody", check=False))
+        for member in ("LoadModel", "UnloadModel", "WarmModel"):
+            call = (*GDBUS, f"--object-path={ROOT}/engines", f"--method={BUS_NAME}.Engines.{member}", "ollama", "x")
+            refused = error_of(service.run(*call, user=USER, check=False))
+            assert f"{BUS_NAME}.Error." in refused, f"{member}: {refused}"
     finally:
         service.run("rm", rule)
         service.run("gpasswd", "--delete", USER, "gpu-admin")

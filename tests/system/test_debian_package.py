@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT
 from tests.system.machine import REPOSITORY, SOURCE, Machine
+from tests.system.test_controls import call
+from tests.system.test_simulated_card import CARD, DROP_INS, OF_HELPER, PYTHON
 
 OVERRIDE = "/etc/gpusupervisor/tenants.d/ollama.toml"
 VERSION = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
@@ -73,12 +76,31 @@ def main_pid(machine: Machine) -> str:
     return machine.property(UNIT, "MainPID")
 
 
-def test_lintian_finds_no_error(package: Path) -> None:
-    run("lintian", "--fail-on", "error", "--allow-root", str(package))
+def test_lintian_finds_no_error_and_no_warning_that_is_not_explained(package: Path) -> None:
+    run("lintian", "--fail-on", "error,warning", "--allow-root", str(package))
 
 
-def test_the_version_is_the_same_in_all_places() -> None:
+def test_the_version_is_the_same_in_all_places(package: Path) -> None:
     assert run("dpkg-parsechangelog", "-l", ".debian/changelog", "-S", "Version").strip() == VERSION
+    built = run("dpkg-deb", "--field", str(package), "Version").strip()
+    assert built.startswith(f"{VERSION}~"), "and says for which release it is"
+    release = platform.freedesktop_os_release()
+    assert release["ID"] in built or f"~deb{release['VERSION_ID']}u" in built
+    assert package.name.startswith(f"gpusupervisor_{built}_")
+
+
+def test_what_is_for_the_next_release_of_the_system_is_newer(package: Path) -> None:
+    built = run("dpkg-deb", "--field", str(package), "Version").strip()
+    later = re.sub(r"~(deb|ubuntu)(\d+)", lambda found: f"~{found[1]}{int(found[2]) + 1}", built)
+    assert later != built
+    run("dpkg", "--compare-versions", later, "gt", built)
+    run("dpkg", "--compare-versions", VERSION, "gt", later)
+
+
+def test_examples_and_the_folder_for_keys_come_along(package: Path) -> None:
+    contents = run("dpkg-deb", "--contents", str(package))
+    for name in ("gpusupervisor.toml", "example.toml.example"):
+        assert f"/usr/share/doc/gpusupervisor/examples/{name}\n" in contents
 
 
 def test_libraries_that_the_release_has_are_shared_and_the_others_travel_along(package: Path) -> None:
@@ -104,6 +126,7 @@ def test_installed_upgraded_removed_and_purged(debian: Machine, package: Path, n
     machine.wait_until("it serves", lambda: serves(machine), UNIT)
     assert machine.property(UNIT, "NRestarts") == "0"
     assert machine.output("gpusupervisorctl", "--help").startswith("usage: gpusupervisorctl")
+    assert machine.output("stat", "--format=%U:%G %a", "/etc/gpusupervisor/keys") == "root:gpusupervisor 750"
 
     first = main_pid(machine)
     machine.write(OVERRIDE, "priority = 77\n")
@@ -138,3 +161,33 @@ def test_removed_while_nothing_runs_and_installed_again(debian: Machine, package
     dpkg(machine, "--remove", "gpusupervisor")
     dpkg(machine, "--install", inside)
     assert machine.run("systemctl", "is-enabled", UNIT, check=False).stdout.strip() == "disabled", "as its admin chose"
+
+
+PACKAGED = "/usr/lib/gpusupervisor/venv/bin/python"
+
+
+def fan_on_card(machine: Machine) -> tuple[bool, int]:
+    """Whether the first fan is held, and at what, as the card's own file tells without anything of ours installed."""
+    (of_gpu,) = json.loads(machine.output("cat", f"{CARD}/settings.json"))["gpus"].values()
+    return of_gpu["fans"][0]["manual"], of_gpu["fans"][0]["target"]
+
+
+@pytest.mark.parametrize("argument", ["--remove", "--purge"])
+def test_removed_while_the_helper_holds_a_fan_gives_it_back(debian: Machine, package: Path, argument: str) -> None:
+    machine = debian
+    dpkg(machine, "--install", give(machine, package))
+    machine.run(
+        PACKAGED, "-c", f"from gpusupervisor.simulation.nvml import SimulatedCard as C; C({CARD!r}).write_card()"
+    )
+    for path, program in DROP_INS.items():
+        command = f"{PACKAGED} -m gpusupervisor.simulation.{program} --card {CARD}"
+        of_helper = OF_HELPER.replace(PYTHON, PACKAGED) if HELPER_UNIT in path else ""
+        machine.write(path, f"[Service]\nExecStart=\nExecStart={command}\n{of_helper}")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "stop", UNIT, HELPER_UNIT)
+    machine.run("systemctl", "start", UNIT)
+    machine.wait_until("the fan is held", lambda: not call(machine, "Fans", "SetFixed", "uu", "0", "60"), UNIT)
+    assert fan_on_card(machine) == (True, 60)
+    dpkg(machine, argument, "gpusupervisor")
+    assert machine.property(HELPER_UNIT, "ActiveState") == "inactive"
+    assert not fan_on_card(machine)[0]

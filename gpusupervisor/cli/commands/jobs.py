@@ -19,19 +19,22 @@ async def show_all(session: Session) -> None:
 async def show_one(session: Session) -> int:
     """One job; with --follow until it has ended. Ends with `exits.FAILED` when it has failed."""
     number = session.options.job
-    if session.options.follow:
+    shape = shapes.job(await _jobs(session, "Get", number))
+    code = FAILED if shape["state"] == "failed" else DONE
+    if session.options.follow and shape["state"] == "running":
+        from gpusupervisor.cli.client import ROOT
         from gpusupervisor.cli.following import follow
 
-        shape, code = await follow(session, f"/org/gpusupervisor1/jobs/{number}")
-    else:
-        shape = shapes.job(await _jobs(session, "Get", number))
-        code = FAILED if shape["state"] == "failed" else DONE
+        shape, code = await follow(session, f"{ROOT}/jobs/{number}")
     if session.json:
         session.emit(shape)
     else:
+        from gpusupervisor.cli.screens.autotune import proposal
         from gpusupervisor.cli.screens.jobs import details
 
         session.show(*details(shape))
+        for line in proposal(shape["result"], shape["target"]):
+            session.say(line)
     return code
 
 

@@ -18,7 +18,7 @@ async def models(session: Session) -> int:
     """The models of one engine, or of all."""
     objects = await session.client.objects()
     wanted = session.options.engine
-    engines = _each(objects, "Engine", ("id", "models", "models_problem", "capabilities", "limits"))
+    engines = _each(objects, "Engine", ("id", "reachable", "models", "models_problem", "capabilities", "limits"))
     shown = [engine for engine in engines if wanted in ("", engine["id"])]
     if wanted and not shown:
         raise CommandFailed(f"No engine is called {wanted!r}. There are: {', '.join(e['id'] for e in engines)}.")

@@ -75,8 +75,10 @@ COMMANDS = (
         "the first minutes: find the cards and who uses them, and propose files for what is not described",
         set_up,
         (
-            argument("--dry-run", help="show what would be written, and write nothing", action="store_true"),
-            argument("--yes", help="write without asking; files that are there stay as they are", action="store_true"),
+            argument("--dry-run", "-n", help="show what would be written, and write nothing", action="store_true"),
+            argument(
+                "--yes", "-y", help="write without asking; files that are there stay as they are", action="store_true"
+            ),
         ),
     ),
 )

@@ -33,20 +33,17 @@ async def verify(session: Session) -> int:
 
 async def _ask(what: list[str], session: Session) -> None:
     """Raises CommandFailed unless the answer is yes."""
-    import asyncio
+    from gpusupervisor.cli.asking import ask
 
     if not sys.stdin.isatty():
         raise CommandFailed("It asks before it does anything, and nobody is there to be asked: add --yes.", WRONG_USE)
     for line in ("This is going to be done:", *(f"  {each}" for each in what), _NOTHING_LASTS):
         session.note(line)
-    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin, typed.set)  # so that Ctrl-C is heard meanwhile
     try:
-        await typed.wait()
-    finally:
-        loop.remove_reader(sys.stdin)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        answer = await ask("Go on? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer not in ("y", "yes"):
         raise CommandFailed("Nothing was done.", FAILED)
 
 

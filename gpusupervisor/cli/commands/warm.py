@@ -1,7 +1,7 @@
 """`warm`: a model's files read into RAM, or what is worth it."""
 
 from gpusupervisor.cli import shapes
-from gpusupervisor.cli.exits import DONE, CommandFailed
+from gpusupervisor.cli.exits import DONE, WRONG_USE, CommandFailed
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
@@ -11,7 +11,7 @@ async def warm(session: Session) -> int:
     if not session.options.engine:
         return await _show_plan(session)
     if not session.options.model:
-        raise CommandFailed(f"Which model of {session.options.engine}? gpusupervisorctl warm shows them.")
+        raise CommandFailed(f"Which model of {session.options.engine}? gpusupervisorctl warm shows them.", WRONG_USE)
     from gpusupervisor.cli.client import BUS_NAME, ROOT
     from gpusupervisor.cli.following import follow
 

@@ -10,8 +10,10 @@ from gpusupervisor.cli.screens.common import DOUBTFUL, GOOD, QUIET, STRONG, Grid
 from gpusupervisor.cli.shapes import Shape
 
 
-def all_engines(engines: Iterable[Shape]) -> Grid:
+def all_engines(engines: Iterable[Shape]) -> Grid | Text:
     """One line an engine; those that answer, and those of which something is known, first."""
+    if not (engines := list(engines)):
+        return Text("no engine is described")
     order = sorted(engines, key=lambda each: (not each["reachable"], not each["settings"], each["id"]))
     rows = [
         (text(each["id"], STRONG), text(each["version"] or "-"), text(each["endpoint"] or "-"), _answers(each))

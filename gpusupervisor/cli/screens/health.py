@@ -18,7 +18,7 @@ def screen(health: Shape) -> list[RenderableType]:
             rows += [(Text(), Text(), Text.assemble((f"{kind}: ", QUIET), text(check[kind]))) for kind in
                      ("impact", "remedy") if check[kind]]  # fmt: skip
     head = Text.assemble(word(health["state"]), ": ", text(health["summary"]))
-    return [head, "", table(("STATE", "CHECK", "FOUND"), rows)] if rows else [head]
+    return [head, "", table(("STATE", "CHECK", "FOUND"), rows, names=1)] if rows else [head]
 
 
 def _rank(check: Shape) -> int:

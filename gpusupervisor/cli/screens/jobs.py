@@ -5,6 +5,7 @@ import json
 from rich.console import RenderableType
 from rich.text import Text
 
+from gpusupervisor.cli.screens import autotune, models, warm
 from gpusupervisor.cli.screens.common import QUIET, STRONG, Grid, moment, table, text, word
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.text import safe_lines
@@ -43,9 +44,20 @@ def details(job: Shape) -> list[RenderableType]:
     ]
     heading = Text.assemble((f"job {job['id']}  ", STRONG), text(job["kind"], STRONG))
     screen: list[RenderableType] = [heading, table((), [(Text(n, QUIET), value) for n, value in facts if value.plain])]
-    if job["result"]:
-        screen += ["", Text(safe_lines(json.dumps(job["result"], indent=2, ensure_ascii=False)))]
-    return screen
+    return [*screen, "", *_result(job)] if job["result"] else screen
+
+
+def _result(job: Shape) -> list[RenderableType]:
+    """As the command shows it that had started the job; of a kind that is not known, the result as it is."""
+    result = job["result"]
+    match job["kind"]:
+        case "autotune" if "curve" in result:
+            return autotune.curve(result)
+        case "load-model" if "taken" in result:
+            return [models.loaded(result)]
+        case "warm-up" if "took" in result:
+            return [warm.result(result)]
+    return [Text(safe_lines(json.dumps(result, indent=2, ensure_ascii=False)))]
 
 
 def _by(uid: int | None) -> str:

@@ -10,17 +10,18 @@ _FITS = {"now": GOOD, "never": QUIET}
 
 
 def models_screen(shape: Shape) -> list[RenderableType]:
-    """A table for all engines, what is not known, and what cards keep from models."""
+    """A table for all engines, what is not known of those that answer, and what cards keep from models."""
     rows = [_row(engine["id"], model) for engine in shape["engines"] for model in engine["models"]]
     header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "LOADS", "WHY")
     shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("no models are known")]
+    asked = [engine for engine in shape["engines"] if engine["reachable"] or len(shape["engines"]) == 1]
     problems = [
-        text(f"{engine['id']}: {engine['models_problem']}", DOUBTFUL)
-        for engine in shape["engines"]
-        if engine["models_problem"]
+        text(f"{engine['id']}: {engine['models_problem']}", DOUBTFUL) for engine in asked if engine["models_problem"]
     ]
     cards = [text(f"{card['name']}: {card['fit_summary']}") for card in shape["gpus"] if card["fit_summary"]]
-    for lines in (problems, cards):
+    silent = len(shape["engines"]) - len(asked)
+    others = [Text(f"{silent} more do not answer (gpusupervisorctl engines lists all)", QUIET)] if silent else []
+    for lines in (problems, cards, others):
         if lines:
             shown += ["", *lines]
     return shown

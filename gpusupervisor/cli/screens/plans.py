@@ -8,16 +8,17 @@ from gpusupervisor.cli.shapes import Shape
 
 
 def plan_screen(plan: Shape) -> list[RenderableType]:
-    """What would be done, or who is in the way."""
+    """What would be done, or who is in the way. Nobody is, where there is room already."""
     screen: list[RenderableType] = [text(plan["summary"])]
     if plan["steps"]:
         rows = [(text(s["tenant"], STRONG), size(s["expected"]), text(s["reason"])) for s in plan["steps"]]
         screen += ["", table(("ASK", "FOR", "BECAUSE"), rows, right=(1,))]
-    if plan["blockers"]:
+    if plan["blockers"] and (plan["steps"] or not plan["sufficient"]):
         blockers = [
             (text(b["holder"], STRONG), size(b["held"]), word(b["reason"]), text(b["detail"])) for b in plan["blockers"]
         ]
-        screen += ["", table(("IN THE WAY", "HOLDS", "REASON", "WHY"), blockers, right=(1,))]
+        header = ("NOT ASKED" if plan["sufficient"] else "IN THE WAY", "HOLDS", "REASON", "WHY")
+        screen += ["", table(header, blockers, right=(1,))]
     return screen
 
 

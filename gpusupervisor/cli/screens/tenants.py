@@ -19,8 +19,10 @@ def held(tenant: Shape) -> str:
     return f">= {size(tenant['holding'])}" if tenant["holdings_incomplete"] else size(tenant["holding"])
 
 
-def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> Grid:
+def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> Grid | Text:
     """One line a tenant, who holds most first. Where there is little room, needs are told in the sentence."""
+    if not (tenants := list(tenants)):
+        return Text("no tenant is described")
     order = sorted(tenants, key=lambda each: (-each["holding"], each["id"]))
     first = [(text(each["id"], STRONG), word(each["activity"]), held(each)) for each in order]
     if canvas.width < _ROOMY:

@@ -25,7 +25,7 @@ def _row(step: Shape) -> tuple[str | Text, ...]:
         text(step["target"], STRONG),
         size(step["expected"]) if bytes_matter and step["expected"] is not None else "",
         size(step["measured"]) if step["measured"] is not None else "",
-        duration(step["duration"] // 1000 * 1000) if step["duration"] is not None else "",
+        duration(step["duration"]) if step["duration"] is not None else "",
         word(step["verdict"]),
         text(step["detail"]),
     )

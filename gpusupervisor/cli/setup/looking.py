@@ -10,7 +10,7 @@ from typing import Any
 from dbus_fast import Variant
 
 from gpusupervisor.cli import shapes
-from gpusupervisor.cli.client import ROOT, TENANTS, Client
+from gpusupervisor.cli.client import ROOT, TENANTS, Client, Objects
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
 from gpusupervisor.cli.setup.systemd import Service, connected, services, user_bus
@@ -20,6 +20,8 @@ Told = Mapping[int, Mapping[str, Any]]
 """By PID: how a process was started."""
 
 _BATCH = 256
+_PATIENCE = 5
+"""Seconds."""
 _NO_USER_BUS = "The services of your own systemd were not looked at: its bus cannot be reached."
 _NO_SYSTEMD = "Units were not looked at: systemd does not answer."
 
@@ -27,7 +29,7 @@ _NO_SYSTEMD = "Units were not looked at: systemd does not answer."
 async def look(client: Client, *, thoroughly: bool) -> Findings:
     """Everything. thoroughly: also how processes were started, which only who may is told."""
     notes: list[str] = []
-    _, objects = await client.everything()
+    objects = await _after_the_first_look(client)
     tenants = shapes.tenants(objects)
     gpus = shapes.gpus(objects)
     units = await _units(client, notes)
@@ -49,6 +51,16 @@ async def look(client: Client, *, thoroughly: bool) -> Findings:
         strangers=_processes([each for gpu in gpus for each in gpu["unmanaged"]], told),
         notes=tuple(notes),
     )
+
+
+async def _after_the_first_look(client: Client) -> Objects:
+    """All objects; a service that was just installed is given a few seconds to ask the driver."""
+    for _ in range(_PATIENCE):
+        manager, objects = await client.everything()
+        if manager["Driver"] != "starting":
+            break
+        await asyncio.sleep(1)
+    return objects
 
 
 async def _units(client: Client, notes: list[str]) -> list[Unit]:
