@@ -102,7 +102,7 @@ async def bench(lonely_station: Station) -> AsyncIterator[Bench]:
 
 async def test_a_sweep_proposes_the_efficient_limit_and_leaves_the_card_as_it_was(bench: Bench) -> None:
     seen: list[int | None] = []
-    job = await bench.autotune(steps=("u", 4), clock_offsets=("ai", [0, 100]))
+    job = await bench.autotune(tokens=("u", 40), steps=("u", 4), clock_offsets=("ai", [0, 100]))
     shown = await bench.job(job)
     assert (shown["Kind"], shown["Target"]) == ("autotune", CARD)
     while (shown := await bench.job(job))["State"] == "running":
@@ -118,7 +118,7 @@ async def test_a_sweep_proposes_the_efficient_limit_and_leaves_the_card_as_it_wa
     for each in result["curve"]:
         assert each["power"] == pytest.approx(min(each["power_limit"], 420_000), rel=0.1)
     slow, *_, fast = result["curve"][:4]
-    assert slow["throughput"] / fast["throughput"] == pytest.approx((150 / 420) ** (1 / 3), rel=0.1)
+    assert slow["throughput"] / fast["throughput"] == pytest.approx((150 / 420) ** (1 / 3), rel=0.01)
     assert result["proposal"] in result["curve"]
     assert {150_000, 260_000, 370_000} <= set(seen)
     assert (bench.limit(), bench.station.card.settings(CARD).offsets.get("graphics/0", 0)) == (BEFORE, 0)

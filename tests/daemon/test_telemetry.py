@@ -99,8 +99,13 @@ async def test_comfyui_whose_need_nobody_told_gets_room_after_a_restart(
     await asyncio.to_thread(ollama.post, "/api/generate", body)
     lonely_station.describe({"ollama": OLLAMA.format(url=ollama.url)})
     lonely_station.daemon().wait_ready()
-    shown = await asked.sees_tenant("comfyui", "what was learned", NeedSource=lambda source: source == "learned")
-    assert (shown["Need"], shown["Floor"]) == (need["value"], floor["value"])
+    await asked.sees_tenant(
+        "comfyui",
+        "what was learned",
+        NeedSource=lambda source: source == "learned",
+        Need=lambda size: size == need["value"],
+        Floor=lambda size: size == floor["value"],
+    )
     await asked.sees_tenant("ollama", "an idle Ollama", Activity=lambda word: word == "idle", Reclaimable=bool)
     queue(comfyui, 3.0, "14G")
     plan_id, plan = await asked.hears(
