@@ -20,6 +20,7 @@ _LOG = logging.getLogger(__name__)
 _GOOD_STEPS = frozenset({"freed", "partial", "pending", "skipped"})
 _GOOD_PLANS = frozenset({"satisfied", "nothing-to-do"})
 _QUIET_DRIVER = frozenset({"starting", "asleep"})
+_DRIVER_THERE = frozenset({"ok", "asleep"})
 _BAD_GPU = frozenset({"lost", "failing"})
 UNSAID = "not known"
 
@@ -141,8 +142,11 @@ class Chronicle:
         self._bad_gpus = frozenset(bad)
 
     def _observe_helper(self, state: State) -> None:
+        """Without a driver the helper has nothing to tell either, and that is told already."""
         problem = state.controls.problem
         if problem == NOT_ASKED or bool(problem) is self._helper_lost:
+            return
+        if problem and state.sample.driver.state not in _DRIVER_THERE:
             return
         self._helper_lost = bool(problem)
         write(health.HelperLost(problem) if problem else health.HelperBack())

@@ -155,6 +155,14 @@ def test_a_helper_that_does_not_answer_any_more_is_told_once(seen: Seen) -> None
     assert seen.take() == [health.HelperLost("no answer"), health.HelperBack()]
 
 
+def test_without_a_driver_it_is_no_news_that_the_helper_cannot_read_the_gpus_either(seen: Seen) -> None:
+    chronicle, blind = Chronicle(), Controls(problem="The GPUs cannot be listed")
+    chronicle.observe(replace(with_driver(driver_status.failing("nvmlInit: Unknown Error")), controls=blind))
+    assert [type(entry) for entry in seen.take()] == [health.DriverTrouble]
+    chronicle.observe(replace(make_state(), controls=blind))
+    assert health.HelperLost("The GPUs cannot be listed") in seen.take()
+
+
 def verdict(*, starved: bool) -> dict[str, Assessment]:
     return {"ollama": Assessment("ollama", starved, CARD, 8 * GIB if starved else 0, "it needs 9 GiB")}
 

@@ -228,6 +228,17 @@ async def test_when_the_supervisor_is_stopped_it_takes_the_point_back_first(benc
     assert bench.limit() == BEFORE
 
 
+async def test_a_helper_that_hangs_does_not_keep_the_supervisor_from_ending_by_itself(bench: Bench) -> None:
+    """systemd would kill it after 20 seconds."""
+    await bench.in_the_middle()
+    bench.helper.send_signal(signal.SIGSTOP)
+    bench.daemon.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(bench.daemon.wait, 18) == 0
+    assert "has not cleaned up within 12 s" in bench.daemon.log
+    bench.helper.send_signal(signal.SIGCONT)
+    await bench.until_set(lambda limit: limit == BEFORE, "the state before, by the helper alone")
+
+
 async def test_when_the_helper_is_killed_the_sweep_fails_and_the_next_helper_takes_the_point_back(bench: Bench) -> None:
     job = await bench.in_the_middle()
     bench.helper.kill()

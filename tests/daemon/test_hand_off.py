@@ -266,7 +266,11 @@ async def test_an_application_that_a_file_describes_is_a_tenant_and_gives_its_me
     assert [step["tenant"] for step in preview["steps"]] == ["renderbox"]
     assert not observer.heard()
     may_go_on = threading.Event()
-    scene.renderbox_proxy.before_release = lambda: may_go_on.wait(PATIENCE) and None
+
+    def hold_up() -> None:
+        may_go_on.wait(PATIENCE)
+
+    scene.renderbox_proxy.before_release = hold_up
     making = asyncio.ensure_future(observer.make_room(size=22 * GIB))
     started = await observer.hears("ReleaseStarted", "the plan")
     for attempt in (observer.release("renderbox"), observer.make_room(size=23 * GIB), observer.release("comfyui")):

@@ -148,6 +148,15 @@ async def test_what_happened_can_be_asked_after_a_restart(lonely_station: Statio
     assert min(least for _, least, _, _ in holding) < GIB
     series = {tuple(each[:3]) for each in await asked.telemetry("Series")}
     assert {("used", CARD, ""), ("holding", CARD, "app"), ("activity", "", "app")} <= series
+    assert {(name, CARD, "") for name in ("power", "temperature", "utilization")} <= series
+    assert (await asked.telemetry("Query", "sssttu", "power", CARD, "", began, 0, 1))[0][1] == 60_000
+    for wrong in (("nonsense", CARD, ""), ("power", CARD, "app"), ("power", "", ""), ("holding", CARD, "")):
+        with pytest.raises(CallFailed, match=r"allowed: used, free|needs a gpu") as failure:
+            await asked.telemetry("Query", "sssttu", *wrong, 0, 0, 10)
+        assert failure.value.name == "InvalidArgument"
+    for count in (0, 2001):
+        with pytest.raises(CallFailed, match="allowed: 1 to 2000"):
+            await asked.telemetry("Query", "sssttu", "power", CARD, "", 0, 0, count)
     assert await asked.telemetry("Forget", "ss", "app", "floor") == 1
     with pytest.raises(CallFailed, match="allowed: floor, need"):
         await asked.telemetry("Forget", "ss", "app", "everything")
