@@ -44,8 +44,10 @@ class Signal:
 class Client:
     """Calls the service on this machine's system bus ($DBUS_SYSTEM_BUS_ADDRESS where it is set), or another's."""
 
-    def __init__(self, host: str = "") -> None:
+    def __init__(self, host: str = "", *, unattended: bool = False) -> None:
+        """unattended: nothing is asked for and nothing is written on the terminal."""
         self.place = Place(host)
+        self._unattended = unattended
         self._bus: MessageBus
         self._closing = AsyncExitStack()
 
@@ -67,7 +69,7 @@ class Client:
             return await MessageBus(bus_type=BusType.SYSTEM).connect()
         from gpusupervisor.cli.remote import remote_bus
 
-        return await self._closing.enter_async_context(remote_bus(self.place.host))
+        return await self._closing.enter_async_context(remote_bus(self.place.host, unattended=self._unattended))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -34,13 +34,18 @@ def ssh_command(host: str) -> list[str]:
 
 
 @asynccontextmanager
-async def remote_bus(host: str) -> AsyncIterator[MessageBus]:
-    """A connection to the system bus of `host`. Raises OSError or EOFError when there is none."""
+async def remote_bus(host: str, *, unattended: bool = False) -> AsyncIterator[MessageBus]:
+    """A connection to the system bus of `host`. Raises OSError or EOFError when there is none.
+
+    unattended: ssh asks for nothing and says nothing.
+    """
     command = ssh_command(host)
+    if unattended:
+        command[1:1] = ["-q", "-o", "BatchMode=yes"]
     ours, theirs = await _connected_pair()
     try:
         with theirs:
-            child = _start(command, theirs)
+            child = _start(command, theirs, silent=unattended)
     except OSError:
         ours.cancel()
         raise
@@ -63,11 +68,12 @@ async def _connected_pair() -> "tuple[asyncio.Task[MessageBus], socket.socket]":
         return connecting, theirs
 
 
-def _start(command: list[str], end: socket.socket) -> "subprocess.Popen[bytes]":
+def _start(command: list[str], end: socket.socket, *, silent: bool) -> "subprocess.Popen[bytes]":
     """ssh with one socket as input and output. Ctrl-C is not for it: it still has to carry what we say to that."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    errors = subprocess.DEVNULL if silent else None
     try:
-        return subprocess.Popen(command, stdin=end.fileno(), stdout=end.fileno())  # noqa: S603  (no shell, and a host is no option)
+        return subprocess.Popen(command, stdin=end.fileno(), stdout=end.fileno(), stderr=errors)  # noqa: S603  (no shell, and a host is no option)
     finally:
         signal.signal(signal.SIGINT, before)
 

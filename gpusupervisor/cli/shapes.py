@@ -124,6 +124,29 @@ def _document(text: str) -> object:
         return text
 
 
+def event(stored: Mapping[str, Any]) -> Shape:
+    """`events`: kind, at, tenant, gpu and plan, each null where it has none, and details as an object."""
+    details = _document(stored["details"])
+    known_details = details if isinstance(details, dict) else {"text": details}
+    return {
+        "kind": stored["kind"],
+        "at": stored["at"],
+        **{key: stored[key] or None for key in ("tenant", "gpu", "plan")},
+        "details": known(known_details),
+    }
+
+
+def history(name: str, gpu: str, tenant: str, points: Sequence[Sequence[int]]) -> Shape:
+    """`history`: for each series its name, gpu and tenant, null where it is of none, and points."""
+    keys = ("begin", "least", "mean", "most")
+    return {
+        "series": name,
+        "gpu": gpu or None,
+        "tenant": tenant or None,
+        "points": [dict(zip(keys, known(point), strict=True)) for point in points],
+    }
+
+
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "ReleasePlanned": ("plan_id", "plan"),
     "ReleaseStarted": ("plan_id", "plan"),

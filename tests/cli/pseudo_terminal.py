@@ -22,9 +22,11 @@ class PseudoTerminal:
         asyncio.get_running_loop().add_reader(master, self._read)
 
     @classmethod
-    async def run(cls, *command: str, environment: Mapping[str, str], columns: int = 80) -> "PseudoTerminal":
+    async def run(
+        cls, *command: str, environment: Mapping[str, str], columns: int = 80, rows: int = 24
+    ) -> "PseudoTerminal":
         master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         process = await asyncio.create_subprocess_exec(
             "setsid", "--ctty", "--wait", *command, stdin=slave, stdout=slave, stderr=slave,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", **environment},
@@ -40,8 +42,17 @@ class PseudoTerminal:
         self._news.set()
 
     @property
+    def pid(self) -> int:
+        """Of the program itself: setsid becomes it."""
+        return self._process.pid
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size; the kernel tells the program."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    @property
     def written(self) -> str:
-        return self._written.decode()
+        return self._written.decode(errors="ignore")  # a character may not be there whole yet
 
     async def wait_for(self, text: str, times: int = 1) -> None:
         """Wait until a text has appeared."""

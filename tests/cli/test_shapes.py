@@ -35,7 +35,7 @@ def outline(value: Any) -> Any:
 
 async def test_every_shape_is_as_it_was(ctl: Run, service: BusService) -> None:
     """GOLDEN=write notes them anew: a key that goes, or changes its type, breaks somebody's script."""
-    kept = Reservation("comfyui", CARD, GIB, 5_100_000_000)
+    kept = Reservation(CARD, "comfyui", GIB, 5_100_000_000)
     service.publish(replace(make_state(reservations=(kept,)), controls=make_controls()))
     found = {}
     for command in COMMANDS:

@@ -16,7 +16,7 @@ from tests.manual.entries import every_command
 from tests.manual.pages import definitions, parts, section
 
 PAGE = "gpusupervisorctl-json.5"
-WITHOUT_JSON = {"edit"}
+WITHOUT_JSON = {"edit", "top"}
 PROFILE = "{profile}"
 RUNS: Mapping[str, tuple[str, ...]] = {
     "status": (),
@@ -48,6 +48,8 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "lint": (),
     "automatic": ("on",),
     "reload": (),
+    "history": ("--series", "holding"),
+    "events": (),
 }
 """How each command is run so that it prints its JSON."""
 BY_NAME = {"tenant_holdings", "holdings"}

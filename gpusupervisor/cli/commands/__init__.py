@@ -8,6 +8,7 @@ from gpusupervisor.cli.registry import Command
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "setup": ("setup",),
     "status": ("status",),
+    "top": ("top",),
     "tenants": ("tenants", "tenant"),
     "engines": ("engines", "engine"),
     "memory": ("plan", "make-room", "release"),
@@ -19,6 +20,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "autotune": ("autotune",),
     "verify": ("verify",),
     "jobs": ("jobs", "job", "cancel"),
+    "history": ("history", "events"),
     "monitor": ("monitor",),
 }
 """Modules of this package with the commands that each declares, in the order of `gpusupervisorctl --help`."""

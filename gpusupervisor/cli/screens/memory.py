@@ -51,17 +51,21 @@ def keys(gpus: Iterable[Shape], canvas: Canvas) -> Keys:
     """Coloured blocks, or letters where there are no colours; who is on several cards has the same on all."""
     found: dict[tuple[str, int], Key] = {}
     for holder in (each for gpu in gpus for each in holders(gpu)):
-        number = len(found)
-        block = ("█" if canvas.unicode else "#", _COLOURS[number % len(_COLOURS)])
-        letter = (_LETTERS[number % len(_LETTERS)], "")
-        found.setdefault((holder.name, holder.pid), block if canvas.colours else letter)
+        found.setdefault((holder.name, holder.pid), key(len(found), canvas))
     return found
+
+
+def key(number: int, canvas: Canvas) -> Key:
+    """The key of the holder with this number, counted from 0."""
+    if canvas.colours:
+        return ("█" if canvas.unicode else "#", _COLOURS[number % len(_COLOURS)])
+    return (_LETTERS[number % len(_LETTERS)], "")
 
 
 def bar(gpu: Shape, of: Keys, canvas: Canvas) -> Text:
     """All parts side by side, each as wide as its share."""
     held, left = holders(gpu), rest(gpu)
-    marks = [*(of[each.name, each.pid] for each in held), *(_shade(name, canvas) for name, _ in left)]
+    marks = [*(of[each.name, each.pid] for each in held), *(shade(name, canvas) for name, _ in left)]
     dealt = shares([*(each.size or 0 for each in held), *(part for _, part in left)], min(canvas.width, WIDEST))
     drawn = Text()
     for (char, style), columns in zip(marks, dealt, strict=True):
@@ -71,11 +75,12 @@ def bar(gpu: Shape, of: Keys, canvas: Canvas) -> Text:
 
 def legend(gpu: Shape, canvas: Canvas) -> Text:
     """What the shades of the bar are, with sizes, on one line."""
-    parts = [Text.assemble(_shade(name, canvas), text(f"  {name} {size(part)}", QUIET)) for name, part in rest(gpu)]
+    parts = [Text.assemble(shade(name, canvas), text(f"  {name} {size(part)}", QUIET)) for name, part in rest(gpu)]
     return Text("   ").join(parts)
 
 
-def _shade(name: str, canvas: Canvas) -> Key:
+def shade(name: str, canvas: Canvas) -> Key:
+    """What stands for a part that nobody holds."""
     return _SHADES[name][0 if canvas.unicode else 1], QUIET
 
 

@@ -32,17 +32,17 @@ Item = tuple[Text, Text]
 def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
     """All of it."""
     tenants = {each["id"]: each for each in status["tenants"]}
-    marks = keys([gpu for gpu in status["gpus"] if _is_known(gpu)], canvas)
-    shown: list[RenderableType] = [_head(status)]
+    marks = keys([gpu for gpu in status["gpus"] if is_known(gpu)], canvas)
+    shown: list[RenderableType] = [head(status)]
     for gpu in status["gpus"]:
         place = text(f"  {gpu['pci_bus_id']}", QUIET) if len(status["gpus"]) > 1 else Text()
-        shown += ["", *(_card(gpu, place, tenants, marks, canvas) if _is_known(gpu) else [_unreadable(gpu, place)])]
+        shown += ["", *(_card(gpu, place, tenants, marks, canvas) if is_known(gpu) else [unreadable(gpu, place)])]
     shown += _without_memory(tenants.values())
     news = [*_starved(tenants.values()), *_jobs(status["jobs"]), *_problems(status["health"])]
     return [*shown, "", marked(news)] if news else shown
 
 
-def _head(status: Shape) -> Text:
+def head(status: Shape) -> Text:
     """The service and its health in a word; the problems themselves come last."""
     health = status["health"]
     driver = text(f"driver {status['driver_version'] or status['driver']}", "" if status["driver"] == "ok" else BAD)
@@ -56,11 +56,13 @@ def _head(status: Shape) -> Text:
     return Text(", ").join(parts)
 
 
-def _is_known(gpu: Shape) -> bool:
+def is_known(gpu: Shape) -> bool:
+    """Whether its memory can be told."""
     return bool(gpu["state"] == "ok" and gpu["memory_total"] is not None)
 
 
-def _unreadable(gpu: Shape, place: Text) -> Text:
+def unreadable(gpu: Shape, place: Text) -> Text:
+    """A card that cannot be asked."""
     detail = f" - {gpu['state_detail']}" if gpu["state_detail"] else ""
     return Text.assemble(text(gpu["name"], STRONG), place, ": ", word(gpu["state"]), text(detail))
 

@@ -1,0 +1,30 @@
+"""`top`: the live screen."""
+
+import sys
+
+from gpusupervisor.cli.exits import WRONG_USE, CommandFailed
+from gpusupervisor.cli.registry import Command
+from gpusupervisor.cli.session import Session
+
+_ELSEWHERE = "For a script there is gpusupervisorctl status --json, and monitor --json for what happens."
+
+
+async def show(session: Session) -> int | None:
+    """Until it is quit."""
+    if session.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandFailed(f"top is a screen and needs a terminal. {_ELSEWHERE}", WRONG_USE)
+    from gpusupervisor.cli.text import is_utf8
+    from gpusupervisor.cli.top.board import Board
+    from gpusupervisor.cli.top.feed import Feed
+
+    board = Board()
+    feed = Feed(session.client, board)
+    await feed.begin()
+    from gpusupervisor.cli.top.app import Top
+
+    top = Top(board, feed, unicode=is_utf8(sys.stdout.encoding), host=session.client.place.host)
+    await top.run_async()
+    return top.return_code
+
+
+COMMANDS = (Command("top", "the live screen: cards, tenants, history; with keys to plan and to release", show),)

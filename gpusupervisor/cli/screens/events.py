@@ -1,0 +1,56 @@
+"""What happened, as the service has stored it: one line each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+
+from gpusupervisor.cli.screens.common import QUIET, STYLES, moment
+from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import safe
+from gpusupervisor.quantities import format_bytes, format_duration
+
+
+def event_line(event: Shape) -> Text:
+    """When, what kind, and in a sentence; `event` as shapes.event has it."""
+    kind = f"{safe(event['kind']):12}"
+    state = str(event["details"].get("state") or event["details"].get("outcome") or "")
+    return Text.assemble((moment(event["at"]), QUIET), "  ", kind, "  ", (told(event), STYLES.get(state, "")))
+
+
+def told(event: Shape) -> str:
+    """The sentence."""
+    details = {"state": "?", "detail": "", "freed": None, "outcome": "?", **event["details"]}
+    plan, tenant = safe(event["plan"] or ""), safe(event["tenant"] or "")
+    match event["kind"]:
+        case "plan":
+            return f"{plan} planned: {safe(details.get('summary', ''))}"
+        case "plan-started":
+            return f"{plan} started"
+        case "step":
+            return f"{plan} {tenant} {safe(details['outcome'])}: {safe(details['detail'])}"
+        case "outcome":
+            return f"{plan} finished, {safe(details['outcome'])}: {_size(details['freed'])} came back"
+        case "load":
+            return _load(tenant, details)
+        case "job":
+            return _with(f"job {safe(details.get('id', '?'))} {safe(details['state'])}", details["detail"])
+        case "health" | "drift" | "fans":
+            summary = details.get("summary") or details["detail"]
+            return _with(f"{safe(details.get('id', '?'))} is {safe(details['state'])}", summary)
+    return _with(" ".join(part for part in (plan, tenant) if part), event["details"] or "")
+
+
+def _load(tenant: str, details: Mapping[str, Any]) -> str:
+    took = details.get("duration")
+    time = f" in {format_duration(took, 100_000)}" if isinstance(took, int) else ""
+    source = f" from {safe(details['source'])}" if details.get("source") else ""
+    return f"{tenant} loaded {safe(details.get('model', ''))} ({_size(details.get('size'))}){time}{source}"
+
+
+def _size(value: object) -> str:
+    return format_bytes(value) if isinstance(value, int) else "?"
+
+
+def _with(head: str, more: object) -> str:
+    return f"{head}: {safe(more)}" if more else head

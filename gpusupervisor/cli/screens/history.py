@@ -1,0 +1,125 @@
+"""Figures over time, plotted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby, pairwise
+
+import plotext
+from rich.console import RenderableType
+from rich.text import Text
+
+from gpusupervisor.cli.screens.common import STRONG, size, text
+from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.terminal import Canvas
+
+_HEIGHT = 16
+_WIDEST = 160
+_GIB = 1024**3
+_COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "red")
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown")
+_TITLES = {
+    "used": "memory in use", "free": "memory free", "unattributed": "memory in use that is nobody's",
+    "holding": "memory held", "shortfall": "memory missing", "need": "memory needed", "activity": "activity",
+}  # fmt: skip
+_DAY = 24 * 3600 * 1_000_000
+_TICKS = 5
+
+
+def plots(
+    curves: Sequence[Shape], gpus: Mapping[str, Shape], begin: int, until: int, canvas: Canvas
+) -> list[RenderableType]:
+    """One plot for each kind of figure, with a line of figures for each curve; gpus: by UUID."""
+    shown: list[RenderableType] = []
+    for name, group in groupby(curves, key=lambda curve: str(curve["series"])):
+        drawn = [curve for curve in group if curve["points"]]
+        if drawn:
+            unit = "" if name == "activity" else ", GiB"
+            shown += [Text(f"{_TITLES[name]}{unit}", STRONG), _plot(name, drawn, gpus, begin, until, canvas)]
+            shown += [
+                _legend(name, curve, gpus, _mark(number, len(drawn), canvas), canvas)
+                for number, curve in enumerate(drawn)
+            ]
+            shown.append("")
+    return shown[:-1]
+
+
+def _plot(
+    name: str, curves: Sequence[Shape], gpus: Mapping[str, Shape], begin: int, until: int, canvas: Canvas
+) -> Text:
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plot_size(min(canvas.width, _WIDEST), _HEIGHT)
+    plotext.frame(canvas.unicode)
+    for number, curve in enumerate(curves):
+        marker, colour = _mark(number, len(curves), canvas)
+        for stretch in _unbroken(curve["points"]):
+            x, y = _path(stretch, 1 if name == "activity" else _GIB)
+            plotext.plot(x, y, marker=marker, color=colour)
+    plotext.xlim(begin, until)
+    _ticks(begin, until)
+    if name == "activity":
+        plotext.yticks(range(len(_ACTIVITIES)), _ACTIVITIES)
+        plotext.ylim(0, len(_ACTIVITIES) - 1)
+    else:
+        plotext.ylim(0, _top(name, curves, gpus))
+    drawn = Text.from_ansi(plotext.build().rstrip("\n"))
+    drawn.no_wrap = True
+    return drawn if canvas.colours else Text(drawn.plain, no_wrap=True)
+
+
+def _top(name: str, curves: Sequence[Shape], gpus: Mapping[str, Shape]) -> float:
+    """The upper end: the whole card where a figure is a part of one that is known."""
+    most = max(point["most"] for curve in curves for point in curve["points"])
+    cards = [gpus[curve["gpu"]]["memory_total"] or 0 for curve in curves if curve["gpu"] in gpus]
+    whole = max(cards, default=0) if name in ("used", "free", "holding") else 0
+    return float(max(most, whole, 1) / _GIB)
+
+
+def _ticks(begin: int, until: int) -> None:
+    places = [begin + (until - begin) * n // (_TICKS - 1) for n in range(_TICKS)]
+    form = "%H:%M" if until - begin <= _DAY else "%d.%m. %H:%M"
+    plotext.xticks(places, [datetime.fromtimestamp(at / 1e6).astimezone().strftime(form) for at in places])
+
+
+def _mark(number: int, count: int, canvas: Canvas) -> tuple[str, str]:
+    """Marker and colour: letters where colours do not tell curves apart."""
+    colour = _COLOURS[number % len(_COLOURS)]
+    if not canvas.colours and count > 1:
+        return _LETTERS[number % len(_LETTERS)], colour
+    return ("braille" if canvas.unicode else "*"), colour
+
+
+def _unbroken(points: Sequence[Shape]) -> Iterator[list[Shape]]:
+    """Points without a gap between them: over a time of which nothing is known no line is drawn."""
+    step = min((b["begin"] - a["begin"] for a, b in pairwise(points)), default=0)
+    stretch = [points[0]]
+    for point in points[1:]:
+        if point["begin"] - stretch[-1]["begin"] > step * 3 // 2:
+            yield stretch
+            stretch = []
+        stretch.append(point)
+    yield stretch
+
+
+def _path(points: Sequence[Shape], unit: int) -> tuple[list[int], list[float]]:
+    """Through the least and the most of each stretch, so that peaks are seen however narrow the plot."""
+    x, y = [], []
+    for point in points:
+        for value in dict.fromkeys((point["least"], point["most"])):
+            x.append(point["begin"])
+            y.append(value / unit)
+    return x, y
+
+
+def _legend(name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str, str], canvas: Canvas) -> Text:
+    marker, colour = mark
+    sign = (("━━" if canvas.unicode else "--"), colour) if canvas.colours else (marker if len(marker) == 1 else "-", "")
+    card = gpus.get(curve["gpu"] or "", {}).get("name") or curve["gpu"]
+    whose = ", ".join(part for part in (curve["tenant"], card) if part)
+    points = curve["points"]
+    if name == "activity":
+        return Text.assemble(sign, "  ", text(whose))
+    least, most = min(p["least"] for p in points), max(p["most"] for p in points)
+    figures = f": {size(points[-1]['mean'])} at the end, {size(least)} to {size(most)}"
+    return Text.assemble(sign, "  ", text(whose), figures)
