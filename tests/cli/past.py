@@ -20,6 +20,7 @@ class Past:
             Series("holding", CARD, "ollama"): [12, 12, 12, 12, 0],
             Series("holding", CARD, "comfyui"): [5, 5, 7, 5, 5],
             Series("activity", "", "ollama"): [1, 2, 2, 1, 0],
+            Series("power", CARD): [60_000, 210_400, 320_000, 250_000, 61_000],
         }
         """GiB of the last minutes, or places of activities, the oldest first."""
         self.happened = [
@@ -40,7 +41,7 @@ class Past:
 
     async def query(self, series: Series, start: int, end: int, points: int) -> list[SeriesPoint]:
         self.asked.append(("query", series, start, end, points))
-        unit = 1 if series.name == "activity" else GIB
+        unit = 1 if series.name in ("activity", "power") else GIB
         values = self.figures.get(series, [])
         begins = [self.now - (len(values) - place) * STEP for place in range(len(values))]
         return [SeriesPoint(at, v * unit, v * unit, v * unit) for at, v in zip(begins, values, strict=True)]

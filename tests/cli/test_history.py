@@ -77,6 +77,12 @@ async def test_history_is_a_plot_with_the_figures_of_each_curve(ctl: Run, rememb
     assert lines[-1] == "B  ollama, NVIDIA GeForce RTX 4090: 0 B at the end, 0 B to 12.0 GiB"
 
 
+async def test_what_is_no_memory_has_a_unit_of_its_own(ctl: Run, remembering: BusService) -> None:
+    lines = (await ctl("history", "--series", "power")).output.splitlines()
+    assert lines[0] == "power drawn, W"
+    assert lines[-1].endswith("NVIDIA GeForce RTX 4090: 61 W at the end, 60 W to 320 W")
+
+
 async def test_what_is_not_known_is_said(ctl: Run, remembering: BusService) -> None:
     for arguments in (("--tenant", "nobody"), ("--series", "need")):
         shown = await ctl("history", *arguments)

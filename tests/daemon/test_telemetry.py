@@ -165,6 +165,24 @@ async def test_what_happened_can_be_asked_after_a_restart(lonely_station: Statio
     assert ("floor", "app") not in await asked.learned()
 
 
+async def test_drift_that_is_repaired_at_once_is_an_event_all_the_same(lonely_station: Station, asked: Asked) -> None:
+    gpu, profile = names.gpu_path(CARD), f"{names.BUS_NAME}.Profile"
+    lonely_station.helper()
+    lonely_station.daemon().wait_ready()
+    await asked.sees(gpu, "Profile", "what can be set", Support=lambda support: support == "supported")
+    await asked.ask(gpu, profile, "Apply", "s", json.dumps({"power-limit": "300W"}))
+    await asyncio.to_thread(lonely_station.card.reload_driver)
+    await asked.ask(gpu, profile, "CheckDrift")
+    await asked.hears("DriftRepaired", "its repair")
+    async with asyncio.timeout(15):
+        while len(events := await asked.telemetry("Events", "ttsu", 0, 0, "drift", 0)) < 2:
+            await asyncio.sleep(0.02)
+    told = [json.loads(event["details"]) for event in reversed(events)]
+    assert [(each["id"], each["state"]) for each in told] == [("power-limit", "drifted"), ("power-limit", "repaired")]
+    assert told[0]["detail"]
+    assert {event["gpu"] for event in events} == {CARD}
+
+
 async def test_damage_and_a_folder_that_cannot_be_written_are_told_and_do_not_stop_it(
     lonely_station: Station, asked: Asked
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, USER
+from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, USER, stop_helper
 from tests.system.machine import Machine
 
 PYTHON = "/usr/local/lib/gpusupervisor/venv/bin/python"
@@ -51,10 +51,9 @@ def card(machine: Machine) -> Iterator[Machine]:
 
 
 def stop_both(machine: Machine) -> None:
-    """Stop both services; not while the bus is just starting the helper, for it would go on waiting for that."""
-    ping = ("org.freedesktop.DBus.Peer", "Ping")
-    machine.run("busctl", "call", f"{BUS_NAME}.Helper", f"{ROOT}/Helper", *ping)
-    machine.run("systemctl", "stop", UNIT, HELPER_UNIT)
+    """Stop both services, first the one that calls the other."""
+    machine.run("systemctl", "stop", UNIT)
+    stop_helper(machine)
 
 
 def start_engine(machine: Machine, unit: str, name: str, *arguments: str) -> None:
