@@ -2,6 +2,7 @@
 
 import json
 
+from gpusupervisor.arbitration.learned import Fact
 from gpusupervisor.telemetry.downsample import SeriesPoint
 from gpusupervisor.telemetry.records import Series, Span, StoredEvent
 from tests.bus.builders import CARD, GIB
@@ -53,12 +54,16 @@ class Past:
         self.asked.append(("events", start, end, kind, limit))
         return [e for e in reversed(self.happened) if e.at >= start and kind in ("", e.kind)]
 
-    def learned(self) -> tuple[()]:
-        return ()
+    def learned(self) -> tuple[Fact, ...]:
+        return (
+            Fact("need", "ollama", "", 13 * GIB, self.now, "the most that it held while it worked", "ollama --port"),
+            Fact("floor", "comfyui", CARD, GIB // 2, self.now, "what it kept after a release"),
+            Fact("load-warm", "ollama", CARD, 4 * GIB, self.now, "the median of its last 3 loads"),
+        )
 
     def is_stored(self, fact: object) -> bool:
-        return bool(fact)
+        return fact in self.learned()[1:]
 
     async def forget(self, tenant: str, kind: str) -> int:
         self.asked.append(("forget", tenant, kind))
-        return 0
+        return sum(fact.tenant == tenant and kind in ("", fact.kind) for fact in self.learned())

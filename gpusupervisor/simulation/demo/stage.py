@@ -122,11 +122,13 @@ class Stage:
         self.bus_address = (await asyncio.wait_for(bus.stdout.readline(), 10)).decode().strip().partition(",")[0]
 
     async def _start_daemon(self) -> None:
+        state = self.directory / "state"
+        state.mkdir()
         await self._spawn(
             sys.executable, "-m", "gpusupervisor.simulation.daemon",
             "--card", str(self.card), "--tenants", str(self.tenants),
             "--settings", str(self.directory / "gpusupervisor.toml"), "--bus", self.bus_address,
-            stderr=(self.directory / "daemon.log").open("wb"),
+            stderr=(self.directory / "daemon.log").open("wb"), env={**os.environ, "STATE_DIRECTORY": str(state)},
         )  # fmt: skip
 
     async def _spawn(self, *command: str, **streams: object) -> Process:
