@@ -244,9 +244,7 @@ async def test_what_lasts_is_remembered_over_the_looks_and_forgotten_when_it_end
     assert states == ["ok", "ok", "degraded", "ok", "ok", "ok", "degraded"]
 
 
-async def test_an_api_in_trouble_now_in_one_way_and_then_in_another_is_told(
-    clock: Clock, around: Around
-) -> None:
+async def test_an_api_in_trouble_now_in_one_way_and_then_in_another_is_told(clock: Clock, around: Around) -> None:
     runner, states = self_check(clock, around), []
     for second in range(0, 21, 4):
         trouble: Trouble = "slow" if second % 8 else "unreachable"

@@ -259,6 +259,19 @@ def test_a_small_filesystem_that_is_really_full_is_got_over(disk: Path) -> None:
     assert station.store.status.set_aside == ""
 
 
+def test_on_a_disk_that_is_full_from_the_start_what_was_learned_is_known(disk: Path) -> None:
+    path, ballast = disk / "telemetry.sqlite", disk / "ballast"
+    with opened(path) as station:
+        station.store.put_fact(fact().key, fact()).result(10)
+    fill_up(ballast)
+    with opened(path) as station:
+        eventually(lambda: station.store.status.state == "failing", "the full disk is told")
+        assert station.facts == {fact()}
+        ballast.unlink()
+        eventually(lambda: station.store.status.state == "ok", "it is well again")
+    assert rows(path, "facts") == 1
+
+
 def fill(path: Path, tenants: int = 30) -> set[Fact]:
     """A store of some size, with facts; closed."""
     learned = {fact(f"tenant-{number}", GIB + number) for number in range(tenants)}
