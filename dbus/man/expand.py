@@ -86,14 +86,15 @@ def escaped(text: str) -> str:
     return rf"\{text}" if text[0] in "#;-.[]|`" else text
 
 
-def body(text: str, skip: str = "") -> Iterator[str]:
-    """The text of a member below its heading; without what is said of the arguments in `skip`."""
-    for kind, words in paragraphs(text):
+def body(text: str) -> Iterator[str]:
+    """The text of a member below its heading, without what the heading says already."""
+    for kind, said in paragraphs(text):
+        words = _ABOUT_SIGNALS.sub("", said)
         if kind == "-":
             yield f"\t- {escaped(words)}"
         elif not kind:
             yield f"\n\t{escaped(words)}"
-        elif kind != skip:
+        else:
             yield f"\n\t_{kind}_: {escaped(words)}"
 
 
@@ -140,7 +141,8 @@ def json_type(signature: str) -> str:
 
 def in_json(text: str) -> str:
     """What is said of a value, where it is JSON: without D-Bus's signals and its way to say unknown."""
-    return _ABOUT_SIGNALS.sub("", " ".join(text.split())).replace("all ones", "null")
+    said = _ABOUT_SIGNALS.sub("", " ".join(text.split()))
+    return said.replace("all ones", "null").replace("All ones", "Null")
 
 
 def json_properties(name: str) -> Iterator[str]:
@@ -151,7 +153,7 @@ def json_properties(name: str) -> Iterator[str]:
                 json_type(member.node.attrib["type"]),
                 "\n\n".join(in_json(p) for _, p in paragraphs(member.text)),
             )
-            if "null" in text and kind == "number":
+            if "null" in text.lower() and kind == "number":
                 kind = "number or null"
             yield f"*{snake(member.name)}* ({kind})"
             yield "\n".join(body(text)).removeprefix("\n") + "\n"
@@ -167,9 +169,8 @@ def json_argument(where: str, argument: str) -> Iterator[str]:
         if kind != "-":
             break
         keys, _, text = in_json(words).partition(": ")
-        for key in re.finditer(r"(\w+) \((.*?)\)", keys):
-            yield f"*{key[1]}* ({json_type(key[2])})"
-        yield f"\t{escaped(text)}\n"
+        yield "++\n".join(f"*{key[1]}* ({json_type(key[2])})" for key in re.finditer(r"(\w+) \((.*?)\)", keys))
+        yield f"\t{escaped(text[0].upper() + text[1:])}\n"
 
 
 def actions() -> Iterator[str]:

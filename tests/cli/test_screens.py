@@ -81,7 +81,7 @@ def test_one_tenant_is_shown_with_all_that_is_known_of_it() -> None:
     )  # fmt: skip
     text = drawn(tenants.details(one, {"GPU-1": "RTX 4090"}))
     for part in (
-        "1.0 GiB on RTX 4090", "1.0 GiB on GPU-2", "14.0 GiB, from its engine", "its unit, orphan", "it blocks",
+        "1.0 GiB on RTX 4090", "1.0 GiB on GPU-2", "14.0 GiB (its engine)", "its unit, orphan", "it blocks",
         "restart it", "never asked", "it cannot be asked", "no model is loaded",
     ):  # fmt: skip
         assert part in text

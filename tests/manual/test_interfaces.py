@@ -62,6 +62,13 @@ def test_nothing_is_named_that_is_not_there(name: str) -> None:
     assert unknown == set(), f"{name} names what is not there"
 
 
+def test_every_error_is_named() -> None:
+    told = parts(page(PAGE), "#")["org.gpusupervisor1.Manager"]
+    codes = {error.code for error in every_error() if error.__module__ == SupervisorError.__module__}
+    missing = {code for code in codes - {SupervisorError.code} if not re.search(rf"\b{code}\b", told)}
+    assert missing == set(), "dbus/org.gpusupervisor1.Manager.xml does not name these errors"
+
+
 def every_error() -> list[type[SupervisorError]]:
     found = [SupervisorError]
     for kind in found:

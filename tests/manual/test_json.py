@@ -29,6 +29,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "engines": (),
     "engine": ("ollama",),
     "health": (),
+    "verify": ("--dry-run",),
     "fans": (),
     "profile": (),
     "profile try": (PROFILE,),

@@ -83,7 +83,8 @@ def tables() -> Iterator[tuple[str, Definition]]:
             for each in definitions(below):
                 if table != "activity.probes":
                     yield table, each
-                for kind in re.findall(r'kind = "([\w-]+)"', title) or (_PROBES if table == "activity.probes" else ()):
+                kinds = re.findall(r"[\w-]+", title.partition(" ")[2])
+                for kind in kinds or (_PROBES if table == "activity.probes" else ()):
                     yield f"{table}:{kind}", each
 
 

@@ -38,15 +38,26 @@ def beginning(node: ast.expr) -> Iterator[str]:
 
 
 def check_ids() -> set[str]:
-    """Every id that a check is made with, in the room of the checks."""
+    """Every id that a check is made with, in the room of the checks; what each item of its list is called, too."""
     found = set[str]()
     for path in (PACKAGE / "health").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Check" and node.args:
-                found |= set(beginning(node.args[0]))
-            elif isinstance(node, ast.Assign):
-                found |= {text for target, value in _pairs(node) if target == "name" for text in beginning(value)}
+        tree = ast.parse(path.read_text())
+        items = (first for call, first in _calls(tree) if call in ("SelfCheckItem", "_ok", "_skipped"))
+        found |= {text for each in items for text in beginning(each)}
+        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+            ids = [first for call, first in _calls(function) if call == "Check"]
+            variables = {each.id for each in ids if isinstance(each, ast.Name)}
+            pairs = (pair for node in ast.walk(function) if isinstance(node, ast.Assign) for pair in _pairs(node))
+            ids += [value for target, value in pairs if target in variables]
+            found |= {text for each in ids for text in beginning(each)}
     return found - {""}
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """What is called by a plain name, with the first argument."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            yield node.func.id, node.args[0]
 
 
 def _pairs(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:

@@ -61,7 +61,7 @@ def details(tenant: Shape, gpus: Mapping[str, str]) -> list[RenderableType]:
         *((("evidence" if not i else ""), text(line)) for i, line in enumerate(tenant["activity_evidence"])),
         ("holds", Text(held(tenant))),
         *(("", Text.assemble(size(value), " on ", text(gpus.get(u, u)))) for u, value in _apart(tenant["holdings"])),
-        ("needs", text(f"{size(tenant['need'])}, from {tenant['need_source']}" if tenant["need"] else "not known")),
+        ("needs", text(f"{size(tenant['need'])} ({tenant['need_source']})" if tenant["need"] else "not known")),
         ("starved", text(f"{'yes' if tenant['starved'] else 'no'}, {tenant['starved_reason']}")),
         ("gives back", Text(f"{size(tenant['reclaimable'])}, keeps {size(tenant['floor'])}")),
         ("priority", Text(f"{tenant['priority']}, {tenant['idle_priority']} while idle")),

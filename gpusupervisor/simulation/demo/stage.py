@@ -128,7 +128,8 @@ class Stage:
             sys.executable, "-m", "gpusupervisor.simulation.daemon",
             "--card", str(self.card), "--tenants", str(self.tenants),
             "--settings", str(self.directory / "gpusupervisor.toml"), "--bus", self.bus_address,
-            stderr=(self.directory / "daemon.log").open("wb"), env={**os.environ, "STATE_DIRECTORY": str(state)},
+            env={**os.environ, "STATE_DIRECTORY": str(state)},
+            stderr=(self.directory / "daemon.log").open("wb"),
         )  # fmt: skip
 
     async def _spawn(self, *command: str, **streams: object) -> Process:

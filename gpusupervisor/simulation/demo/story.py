@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from gpusupervisor.cli import signals
@@ -209,6 +210,7 @@ class Story:
 
 def things_to_try(stage: Stage) -> str:
     """Commands that work as written while the demo runs."""
+    ours = f"{Path(sys.executable).parent}/gpusupervisorctl"
     return f"""\
 export DBUS_SYSTEM_BUS_ADDRESS={stage.bus_address}
 busctl tree {BUS_NAME}
@@ -218,5 +220,5 @@ busctl call {BUS_NAME} {ROOT} {BUS_NAME}.Manager PlanRelease sst "" "" $((20 << 
 busctl call {BUS_NAME} {ROOT}/tenants {BUS_NAME}.Tenants Release s renderbox
 gdbus call --system --dest {BUS_NAME} --object-path {ROOT}/tenants --method {BUS_NAME}.Tenants.List
 gdbus monitor --system --dest {BUS_NAME}
-gpusupervisorctl status
-gpusupervisorctl monitor"""
+{ours} top
+{ours} monitor"""
