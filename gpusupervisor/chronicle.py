@@ -5,10 +5,12 @@ no news. At level debug each look is told, and activities that change.
 """
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.situation import Assessment, Blocker, PlanStep, ReleasePlan, Situation, StepResult
+from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.controls import NOT_ASKED
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages import health, plans
@@ -20,8 +22,12 @@ _LOG = logging.getLogger(__name__)
 _GOOD_STEPS = frozenset({"freed", "partial", "pending", "skipped"})
 _GOOD_PLANS = frozenset({"satisfied", "nothing-to-do"})
 _QUIET_DRIVER = frozenset({"starting", "asleep"})
+_DRIVER_THERE = frozenset({"ok", "asleep"})
 _BAD_GPU = frozenset({"lost", "failing"})
 UNSAID = "not known"
+RESTLESS = 4
+"""So many entries of one check within `CALM`, and no more: one that comes and goes would fill the journal."""
+CALM = 600 * MICROSECONDS
 
 
 class Chronicle:
@@ -37,6 +43,9 @@ class Chronicle:
         """The last state that was told; empty before the first look."""
         self._bad_gpus: frozenset[str] = frozenset()
         self._bad_checks: dict[str, Check] = {}
+        """As they were told."""
+        self._told_at: dict[str, deque[int]] = {}
+        """When entries of a check were written."""
         self._helper_lost = False
 
     # Plans, as they happen
@@ -109,7 +118,7 @@ class Chronicle:
         self._observe_driver(state)
         self._observe_gpus(state)
         self._observe_helper(state)
-        self._observe_checks(state.checks)
+        self._observe_checks(state.checks, state.situation.now)
         activities = {tenant: activity.state for tenant, activity in state.activities.items()}
         if _LOG.isEnabledFor(logging.DEBUG):
             for tenant in sorted(activities):
@@ -141,26 +150,39 @@ class Chronicle:
         self._bad_gpus = frozenset(bad)
 
     def _observe_helper(self, state: State) -> None:
+        """Without a driver the helper has nothing to tell either, and that is told already."""
         problem = state.controls.problem
         if problem == NOT_ASKED or bool(problem) is self._helper_lost:
+            return
+        if problem and state.sample.driver.state not in _DRIVER_THERE:
             return
         self._helper_lost = bool(problem)
         write(health.HelperLost(problem) if problem else health.HelperBack())
 
-    def _observe_checks(self, checks: Iterable[Check]) -> None:
+    def _observe_checks(self, checks: Iterable[Check], now: int) -> None:
         """A check that is skipped now is as it was: it may be that nothing can be said while the GPU sleeps."""
         seen = {check.id: check for check in checks if not self._is_told_otherwise(check)}
         for name, check in seen.items():
             before = self._bad_checks.get(name)
-            if check.state in ("failed", "degraded") and (before is None or before.state != check.state):
+            worse = check.state in ("failed", "degraded") and (before is None or before.state != check.state)
+            if worse and self._may_tell(name, now):
                 kind = health.CheckFailed if check.state == "failed" else health.CheckDegraded
                 write(kind(name, check.state, check.summary, check.impact or UNSAID, check.remedy or UNSAID))
                 self._bad_checks[name] = check
         for name, before in list(self._bad_checks.items()):
-            now = seen.get(name)
-            if now is None or now.state == "ok":
+            found = seen.get(name)
+            if (found is None or found.state == "ok") and self._may_tell(name, now):
                 del self._bad_checks[name]
                 write(health.CheckRecovered(name, "ok", before.summary))
+
+    def _may_tell(self, name: str, now: int) -> bool:
+        """Whether a check has been calm enough for one more entry; what it is when it has calmed down is told then."""
+        self._told_at = {check: told for check, told in self._told_at.items() if now - told[-1] < CALM}
+        told = self._told_at.setdefault(name, deque(maxlen=RESTLESS))
+        if len(told) == RESTLESS and now - told[0] < CALM:
+            return False
+        told.append(now)
+        return True
 
     def _is_told_otherwise(self, check: Check) -> bool:
         """Has an entry of a kind of its own, written where it happens."""

@@ -6,10 +6,13 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
+
+from dbus_fast import Variant
 
 from gpusupervisor import __version__
 from gpusupervisor.arbitration.events import Event
@@ -63,6 +66,8 @@ STORE_PATIENCE = 2.0
 """Seconds that the first look waits for what was learned earlier."""
 CLEANING_UP = 12.0
 """Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
+DRIFT = {"DriftDetected": "drifted", "DriftRepaired": "repaired", "DriftContested": "contested"}
+"""Signals of the helper, and what telemetry calls what they tell."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
 
@@ -175,7 +180,7 @@ class Daemon:
         self._notifier.ready()
         write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
         works = (
-            parts.hardware.follow_for_ever(bus.connection, bus.emit_control, supervisor.shown),
+            parts.hardware.follow_for_ever(bus.connection, self._announce_control, supervisor.shown),
             self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
@@ -205,6 +210,14 @@ class Daemon:
             self._telemetry.note(event)
         if self._bus is not None:
             self._bus.emit(event)
+
+    def _announce_control(self, gpu: str, member: str, body: Sequence[object]) -> None:
+        """An event of what the helper controls, as its signal named it."""
+        if self._telemetry is not None and member in DRIFT:
+            item, details = cast("tuple[str, Mapping[str, Variant]]", body)
+            self._telemetry.note_drift(gpu, item, DRIFT[member], {name: each.value for name, each in details.items()})
+        if self._bus is not None:
+            self._bus.emit_control(gpu, member, body)
 
     async def _look_around(self) -> Around:
         """What the self-checks want to know of the system."""

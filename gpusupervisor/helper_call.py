@@ -18,7 +18,7 @@ NOBODY_THERE = ("ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", "Un
 """Last parts of the errors by which the bus and systemd say that there is no helper."""
 LONGEST_TEXT = 4096
 """Characters of an error that is passed on."""
-MISSING = "the helper is not there (systemctl status gpusupervisor-helper), so nothing can be set"
+MISSING = "the helper is not there (systemctl status gpusupervisor-helper)"
 
 _ERRORS: Mapping[str, type[SupervisorError]] = {
     f"{ERROR_PREFIX}{error.code}": error for error in SupervisorError.__subclasses__() if "code" in vars(error)

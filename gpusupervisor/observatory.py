@@ -100,7 +100,8 @@ class Observatory:
 
     async def look(self, *, needed: bool) -> Seen:
         """Look at everything that is due. needed: whether anybody wants the driver kept open."""
-        return await self._look(await self._monitor.sample(utilization=self._wants_utilization, needed=needed))
+        sample = await self._monitor.sample(utilization=self._wants_utilization, needed=needed, sensors=True)
+        return await self._look(sample)
 
     async def look_closely(self, tenant: str) -> Seen:
         """The same with the process lists read anew and, where one is named, a tenant's activity asked anew."""

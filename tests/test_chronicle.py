@@ -128,6 +128,23 @@ def test_a_check_is_told_when_its_state_changes(chronicle: Chronicle, seen: Seen
     assert told == [[health.CheckDegraded], [], [], [health.CheckFailed], [], [], [health.CheckRecovered]]
 
 
+def test_a_check_that_comes_and_goes_does_not_fill_the_journal_and_its_last_word_is_told(
+    chronicle: Chronicle, seen: Seen
+) -> None:
+    fine = replace(BAD, state="ok", summary="it is measured")
+    for second in range(601):
+        chronicle.observe(later(good(BAD if second % 20 < 10 else fine), second))
+    told = [type(entry) for entry in seen.take()]
+    assert told == [health.CheckDegraded, health.CheckRecovered] * 2 + [health.CheckDegraded]
+    for second in range(601, 1400):
+        chronicle.observe(later(good(fine), second))
+    assert [type(entry) for entry in seen.take()] == [health.CheckRecovered]
+
+
+def later(state: State, seconds: int) -> State:
+    return replace(state, situation=replace(state.situation, now=NOW + seconds * 1_000_000))
+
+
 def test_a_check_says_what_is_broken_what_that_breaks_and_what_to_do(chronicle: Chronicle, seen: Seen) -> None:
     chronicle.observe(good(BAD))
     [entry] = seen.take()
@@ -153,6 +170,14 @@ def test_a_helper_that_does_not_answer_any_more_is_told_once(seen: Seen) -> None
     for problem in ("", "no answer", "it is not there", ""):
         chronicle.observe(replace(make_state(), controls=Controls(problem=problem)))
     assert seen.take() == [health.HelperLost("no answer"), health.HelperBack()]
+
+
+def test_without_a_driver_it_is_no_news_that_the_helper_cannot_read_the_gpus_either(seen: Seen) -> None:
+    chronicle, blind = Chronicle(), Controls(problem="The GPUs cannot be listed")
+    chronicle.observe(replace(with_driver(driver_status.failing("nvmlInit: Unknown Error")), controls=blind))
+    assert [type(entry) for entry in seen.take()] == [health.DriverTrouble]
+    chronicle.observe(replace(make_state(), controls=blind))
+    assert health.HelperLost("The GPUs cannot be listed") in seen.take()
 
 
 def verdict(*, starved: bool) -> dict[str, Assessment]:

@@ -1,7 +1,8 @@
 """A sweep as it runs: try a point, let an engine work, look at the card meanwhile, and put everything back."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -106,11 +107,27 @@ class Autotune:
         report(0, "making the engine ready")
         await self._load.prepare()
         await self._warm_up()
+        async with self._put_back():
+            return await self._sweep(points, report)
+
+    @asynccontextmanager
+    async def _put_back(self) -> AsyncIterator[None]:
+        """Whatever happens, the state before is set again; if that fails, it is told with why the sweep ended."""
+        why = ""
         try:
-            tuning = await self._sweep(points, report)
+            yield
+        except SupervisorError as error:
+            why = f"{str(error).rstrip('.')}. "
+            raise
         finally:
-            await to_the_end(self._control.restore())
-        return tuning
+            try:
+                await to_the_end(self._control.restore())
+            except SupervisorError as error:
+                within = format_duration(self._rules.within)
+                raise Stopped(
+                    f"{why}The state before the sweep could not be set again: {error}. "
+                    f"The helper does that by itself, within {within} or when it starts again (see LastTrialReason)"
+                ) from error
 
     async def _look_first(self) -> None:
         look = await self._sensors.look()

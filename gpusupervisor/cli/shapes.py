@@ -136,6 +136,12 @@ def event(stored: Mapping[str, Any]) -> Shape:
     }
 
 
+def fact(learned: Mapping[str, Any]) -> Shape:
+    """`learned`: kind, tenant, gpu (null where it is of none), value, learned_at, source, application, stored."""
+    keys = ("kind", "tenant", "value", "learned_at", "source", "stored")
+    return {key: learned[key] for key in keys} | {key: learned[key] or None for key in ("gpu", "application")}
+
+
 def history(name: str, gpu: str, tenant: str, points: Sequence[Sequence[int]]) -> Shape:
     """`history`: for each series its name, gpu and tenant, null where it is of none, and points."""
     keys = ("begin", "least", "mean", "most")

@@ -17,7 +17,16 @@ from gpusupervisor.gpu.errors import (
 )
 from gpusupervisor.gpu.plausibility import PREFIX, problem_of_driver, problem_of_list
 from gpusupervisor.gpu.process_lists import ListedProcess, ProcessList
-from gpusupervisor.gpu.sample import GpuIdentity, GpuMemory, GpuProcess, GpuSample, MemorySource, ProcessKind
+from gpusupervisor.gpu.sample import (
+    GpuIdentity,
+    GpuMemory,
+    GpuProcess,
+    GpuSample,
+    GpuSensors,
+    MemorySource,
+    ProcessKind,
+)
+from gpusupervisor.gpu.sensors import SensorReader
 
 MEMORY_V2 = 0x02000028
 """nvmlMemory_v2: version and size of the structure."""
@@ -77,8 +86,9 @@ class Device:
         self._has_mig = True
         self._has_utilization = True
         self._last: ProcessList | None = None
+        self._sensors = SensorReader(handle)
 
-    def sample(self, *, fresh_processes: bool, utilization: bool) -> GpuSample:
+    def sample(self, *, fresh_processes: bool, utilization: bool, sensors: bool) -> GpuSample:
         """Read it; raises DriverError when the memory cannot be read or the GPU is gone."""
         sampled_at = self._clock.now()
         memory = self._memory()
@@ -89,7 +99,14 @@ class Device:
         if memory.source == "unified":
             memory = _count_processes_only(memory, processes)
         return GpuSample(
-            self.identity, "ok", sampled_at, memory, processes, listed.read_at, attribution_problem=listed.problem
+            self.identity,
+            "ok",
+            sampled_at,
+            memory,
+            processes,
+            listed.read_at,
+            attribution_problem=listed.problem,
+            sensors=self._sensors.read() if sensors else GpuSensors(),
         )
 
     def forget_processes(self) -> None:

@@ -37,15 +37,18 @@ class GpuMonitor:
         self._deadline = deadline
         self._last = Sample(clock.now(), driver_status.STARTING)
 
-    async def sample(self, *, fresh_processes: bool = False, utilization: bool = False, needed: bool = True) -> Sample:
+    async def sample(
+        self, *, fresh_processes: bool = False, utilization: bool = False, needed: bool = True, sensors: bool = False
+    ) -> Sample:
         """All GPUs now.
 
         fresh_processes: read the process lists even if the last ones still stand. utilization: per-process SM time
         too. needed: False when nobody wants figures; said for long enough, NVML is closed so that the GPUs can sleep.
+        sensors: what the cards' own sensors tell too.
         """
         try:
             self._last = await self._thread.call(
-                self._session.sample, fresh_processes, utilization, needed, deadline=self._deadline
+                self._session.sample, fresh_processes, utilization, needed, sensors, deadline=self._deadline
             )
         except DriverUnresponsive as problem:
             self._last = self._wedged(str(problem))

@@ -23,6 +23,8 @@ class ReadRequest:
     """The process lists even when the last ones still stand."""
     utilization: bool = False
     """Per-process utilisation too."""
+    sensors: bool = False
+    """Power, temperature and utilisation of the whole GPU too."""
     present: tuple[str, ...] = ()
     """PCI bus ids of the GPUs that sysfs shows; may be empty."""
     asleep: frozenset[str] = frozenset()
@@ -98,7 +100,9 @@ class NvmlReader:
 
     def _read_one(self, device: Device, request: ReadRequest) -> Reading:
         try:
-            sample = device.sample(fresh_processes=request.fresh_processes, utilization=request.utilization)
+            sample = device.sample(
+                fresh_processes=request.fresh_processes, utilization=request.utilization, sensors=request.sensors
+            )
         except DriverError as error:
             if error.ends_session:
                 raise

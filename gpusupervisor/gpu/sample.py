@@ -68,6 +68,18 @@ class GpuProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuSensors:
+    """What the card's sensors tell; None for what was not asked for, or is not told."""
+
+    power: int | None = None
+    """mW."""
+    temperature: int | None = None
+    """Degrees Celsius."""
+    utilization: int | None = None
+    """Percent of time in which anything ran on it: never a sign of one tenant's work."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuSample:
     """One GPU at one moment."""
 
@@ -84,6 +96,7 @@ class GpuSample:
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""
     """What failed, for `lost` and `failing`."""
+    sensors: GpuSensors = GpuSensors()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class DriverSession:
         self._vacant = False
         self._failures = 0
 
-    def sample(self, fresh_processes: bool, utilization: bool, needed: bool) -> Sample:
+    def sample(self, fresh_processes: bool, utilization: bool, needed: bool, sensors: bool = False) -> Sample:
         """All GPUs now. Never raises for the driver's errors: they are states."""
         now = self._clock.now()
         self._let_go_of_given()
@@ -66,7 +66,7 @@ class DriverSession:
                 if self._backoff.waiting(now):
                     return self._unavailable(now, asleep)
                 self._reader.open()
-            readings = self._reader.read(ReadRequest(fresh_processes, utilization, self._present, asleep))
+            readings = self._reader.read(ReadRequest(fresh_processes, utilization, sensors, self._present, asleep))
         except DriverError as error:
             return self._failed(now, asleep, error)
         return self._succeeded(now, asleep, readings)

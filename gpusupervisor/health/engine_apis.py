@@ -24,7 +24,7 @@ def check_apis(facts: Facts) -> Iterable[Check]:
         trouble = activity.trouble
         if not trouble:
             yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answers")
-        elif facts.lasted("api", tenant, trouble) >= SILENT_FOR:
+        elif facts.lasted("api", tenant) >= SILENT_FOR:
             impact, remedy = _API_TROUBLE[trouble]
             yield Check(f"api-{tenant}", "degraded", f"{tenant}: {activity.trouble_detail}", impact, remedy)
         else:

@@ -60,7 +60,7 @@ def lasting(
             yield "unseen", holder.gpu, str(holder.pid)
     for tenant, activity in activities.items():
         if activity.trouble:
-            yield "api", tenant, activity.trouble
+            yield "api", tenant  # whatever the trouble: it may be slow now and unreachable then
     used = {gpu.identity.pci_bus_id for gpu in sample.gpus if gpu.processes}
     for device in surroundings.power:
         if device.managed and not device.asleep and device.pci_bus_id not in used:

@@ -7,6 +7,8 @@ from gpusupervisor.telemetry.records import ACTIVITIES, HEARTBEAT, Point, Series
 
 BAND = 32 << 20
 """Bytes of change that are worth a row."""
+BANDS = {"power": 10_000, "temperature": 3, "utilization": 10}
+"""The same in mW, degrees Celsius and percent."""
 
 
 class Gatherer:
@@ -41,9 +43,11 @@ class Gatherer:
 
 
 def _moved(series: Series, before: int | None, now: int | None) -> bool:
-    if series.name == "activity" or not before or not now:
-        return True  # to and from nothing, and to and from what is not known
-    return abs(now - before) >= BAND
+    if series.name == "activity" or before is None or now is None:
+        return True
+    if series.name in BANDS:
+        return abs(now - before) >= BANDS[series.name]
+    return not before or not now or abs(now - before) >= BAND  # to and from nothing, too
 
 
 def _rests(series: Series, value: int | None) -> bool:
@@ -59,6 +63,9 @@ def figures(state: State) -> Iterator[tuple[Series, int | None]]:
         yield Series("used", uuid), memory.used if memory else None
         yield Series("free", uuid), memory.free if memory else None
         yield Series("unattributed", uuid), account.unattributed if memory and account else None
+        for name in BANDS:
+            value: int | None = getattr(gpu.sensors, name)
+            yield Series(name, uuid), value
     for tenant in state.situation.tenants.values():
         for gpu_uuid, size in tenant.holdings.items():
             yield Series("holding", gpu_uuid, tenant.id), None if gpu_uuid in tenant.unknown_on else size

@@ -69,6 +69,12 @@ def of_job(job: Job, at: int) -> TelemetryEvent:
     return _event("job", at, "", "", "", id=job.id, job=job.kind, state=job.state, detail=job.detail)
 
 
+def of_drift(gpu: str, item: str, state: str, details: Mapping[str, object], at: int) -> TelemetryEvent:
+    """A setting that was found changed, was set again, or is left to another program."""
+    told = {name: details[name] for name in ("cause", "detail") if details.get(name)}
+    return _event("drift", at, "", gpu, "", id=item, state=state, **({"detail": ""} | told))
+
+
 def plan_number(plan: str) -> int:
     """The number in a plan's id; 0 where there is none."""
     number = plan.rpartition("-")[2]
@@ -76,7 +82,10 @@ def plan_number(plan: str) -> int:
 
 
 class Changes:
-    """Tells what has changed of health, drift and fan control since the last state."""
+    """Tells what has changed of health and fan control since the last state.
+
+    Drift is told by `of_drift`: one that is repaired at once is in no state.
+    """
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str, str], str] = {}
@@ -99,7 +108,7 @@ class Changes:
         return events
 
 
-_KINDS: Mapping[str, EventKind] = {"health": "health", "drift": "drift", "fans": "fans"}
+_KINDS: Mapping[str, EventKind] = {"health": "health", "fans": "fans"}
 
 
 def _conditions(state: State) -> Iterator[tuple[tuple[str, str, str], dict[str, object]]]:
@@ -108,9 +117,6 @@ def _conditions(state: State) -> Iterator[tuple[tuple[str, str, str], dict[str, 
         well = "ok" if check.state == "skipped" else check.state
         yield ("health", "", check.id), {"state": well, "summary": bounded(check.summary)}
     for uuid, gpu in state.controls.gpus.items():
-        for verdict in gpu.drift:
-            seen = {"state": verdict.verdict, "cause": verdict.cause, "detail": bounded(verdict.detail)}
-            yield ("drift", uuid, verdict.item), seen
         if gpu.fan_control:
             fans = "ok" if gpu.fan_control in ("idle", "controlling", "unsupported") else gpu.fan_control
             yield ("fans", uuid, "fan-control"), {"state": fans, "detail": bounded(gpu.fan_control_reason)}

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from gpusupervisor.arbitration.learned import Fact
 from gpusupervisor.foreign_text import harmless
 
-GPU_SERIES = ("used", "free", "unattributed")
+GPU_SERIES = ("used", "free", "unattributed", "power", "temperature", "utilization")
 TENANT_SERIES = ("holding", "activity", "need", "shortfall")
 ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown")
 """The values of the series "activity" are the places of these words."""

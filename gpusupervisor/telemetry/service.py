@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import statistics
+from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
@@ -132,6 +133,10 @@ class Telemetry:
         """Long work began or ended."""
         if job.state != "running" or not job.progress:
             self._put(happenings.of_job(job, self._now()))
+
+    def note_drift(self, gpu: str, item: str, state: str, details: Mapping[str, object]) -> None:
+        """A setting of a GPU is "drifted", "repaired" or "contested"."""
+        self._put(happenings.of_drift(gpu, item, state, details, self._now()))
 
     def note_load(self, load: Load) -> None:
         """A model was loaded: how fast, where it came from."""

@@ -86,7 +86,7 @@ class Rig:
         if self.restoring is not None:
             await self.restoring.wait()
         if self.restore_fails:
-            raise GpuUnavailable("the state before could not be set again")
+            raise GpuUnavailable("no answer")
         self.now_set = BEFORE
 
     async def prepare(self) -> None:

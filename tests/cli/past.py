@@ -2,6 +2,7 @@
 
 import json
 
+from gpusupervisor.arbitration.learned import Fact
 from gpusupervisor.telemetry.downsample import SeriesPoint
 from gpusupervisor.telemetry.records import Series, Span, StoredEvent
 from tests.bus.builders import CARD, GIB
@@ -20,6 +21,7 @@ class Past:
             Series("holding", CARD, "ollama"): [12, 12, 12, 12, 0],
             Series("holding", CARD, "comfyui"): [5, 5, 7, 5, 5],
             Series("activity", "", "ollama"): [1, 2, 2, 1, 0],
+            Series("power", CARD): [60_000, 210_400, 320_000, 250_000, 61_000],
         }
         """GiB of the last minutes, or places of activities, the oldest first."""
         self.happened = [
@@ -40,7 +42,7 @@ class Past:
 
     async def query(self, series: Series, start: int, end: int, points: int) -> list[SeriesPoint]:
         self.asked.append(("query", series, start, end, points))
-        unit = 1 if series.name == "activity" else GIB
+        unit = 1 if series.name in ("activity", "power") else GIB
         values = self.figures.get(series, [])
         begins = [self.now - (len(values) - place) * STEP for place in range(len(values))]
         return [SeriesPoint(at, v * unit, v * unit, v * unit) for at, v in zip(begins, values, strict=True)]
@@ -52,12 +54,16 @@ class Past:
         self.asked.append(("events", start, end, kind, limit))
         return [e for e in reversed(self.happened) if e.at >= start and kind in ("", e.kind)]
 
-    def learned(self) -> tuple[()]:
-        return ()
+    def learned(self) -> tuple[Fact, ...]:
+        return (
+            Fact("need", "ollama", "", 13 * GIB, self.now, "the most that it held while it worked", "ollama --port"),
+            Fact("floor", "comfyui", CARD, GIB // 2, self.now, "what it kept after a release"),
+            Fact("load-warm", "ollama", CARD, 4 * GIB, self.now, "the median of its last 3 loads"),
+        )
 
     def is_stored(self, fact: object) -> bool:
-        return bool(fact)
+        return fact in self.learned()[1:]
 
     async def forget(self, tenant: str, kind: str) -> int:
         self.asked.append(("forget", tenant, kind))
-        return 0
+        return sum(fact.tenant == tenant and kind in ("", fact.kind) for fact in self.learned())

@@ -14,7 +14,7 @@ from tests.daemon.conftest import lonely_station  # noqa: F401  (a fixture)
 from tests.daemon.test_autotune import BEFORE, Bench, bench, no_blocking_calls  # noqa: F401  (fixtures)
 from tests.daemon.test_hand_off import CARD, MODEL, is_idle
 
-SHORT = ("--model", MODEL, "--tokens", "10", "--steps", "3")
+SHORT = ("--model", MODEL, "--tokens", "40", "--steps", "3")
 POINT = {
     "power_limit": 150_500, "units": 256, "duration": 4_000_000, "throughput": 64.04, "power": 150_400,
     "energy_per_unit": 2350.0, "hottest": 71, "reasons": [],
@@ -65,12 +65,12 @@ async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
 
 async def test_an_interrupt_cancels_the_job_and_waits_until_the_card_is_as_it_was(bench: Bench) -> None:  # noqa: F811
     process = await bench.station.bus.spawn(
-        *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "20", "--steps", "64"
+        *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "40", "--steps", "64"
     )
     assert process.stderr is not None
-    async with asyncio.timeout(20):
-        while b"point 3 of 64" not in await process.stderr.readline():
-            pass
+    async with asyncio.timeout(60):
+        while b"point 3 of 64" not in (line := await process.stderr.readline()):
+            assert line, "it has ended"
         process.send_signal(signal.SIGINT)
         output, errors = await process.communicate()
     assert process.returncode == 130, errors
@@ -84,7 +84,7 @@ async def test_a_service_that_ends_meanwhile_does_not_keep_it_waiting(bench: Ben
         *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "200", "--steps", "64"
     )
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await process.stderr.readline()
         bench.daemon.process.kill()
         _, errors = await process.communicate()

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gpusupervisor.arbitration.learned import KINDS as FACT_KINDS
 from gpusupervisor.bus.service import BusService
 from gpusupervisor.cli import shapes
+from gpusupervisor.cli.commands import learned
 from gpusupervisor.cli.commands.history import KINDS, SERIES
 from gpusupervisor.cli.screens.events import event_line, told
 from gpusupervisor.cli.screens.history import plots
@@ -75,6 +77,12 @@ async def test_history_is_a_plot_with_the_figures_of_each_curve(ctl: Run, rememb
     assert lines[1].startswith("  ┌")
     assert lines[-2] == "A  comfyui, NVIDIA GeForce RTX 4090: 5.0 GiB at the end, 5.0 GiB to 7.0 GiB"
     assert lines[-1] == "B  ollama, NVIDIA GeForce RTX 4090: 0 B at the end, 0 B to 12.0 GiB"
+
+
+async def test_what_is_no_memory_has_a_unit_of_its_own(ctl: Run, remembering: BusService) -> None:
+    lines = (await ctl("history", "--series", "power")).output.splitlines()
+    assert lines[0] == "power drawn, W"
+    assert lines[-1].endswith("NVIDIA GeForce RTX 4090: 61 W at the end, 60 W to 320 W")
 
 
 async def test_what_is_not_known_is_said(ctl: Run, remembering: BusService) -> None:
@@ -235,3 +243,30 @@ def test_no_line_is_drawn_over_a_time_of_which_nothing_is_known() -> None:
     made = drawn(plots([gap], {}, T1, T1 + 30 * STEP, wide), 80)
     row = next(line for line in made.splitlines() if "⠒" in line or "⠉" in line or "⣀" in line or "⠤" in line)
     assert "   " * 10 in row
+
+
+async def test_what_was_learned_is_listed_with_when_and_from_what(ctl: Run, remembering: BusService) -> None:
+    header, comfyui, load, need = (await ctl("learned")).output.splitlines()
+    assert header.split() == ["TENANT", "WHAT", "SIZE", "GPU", "LEARNED", "FROM"]
+    assert comfyui.startswith("comfyui  floor")
+    assert comfyui.endswith("what it kept after a release")
+    assert " 4.0 GiB/s  NVIDIA GeForce RTX 4090  20" in load
+    assert need.split()[:5] == ["ollama", "need", "13.0", "GiB", "-"]
+    assert need.endswith("the most that it held while it worked (not stored yet)")
+    told = json.loads((await ctl("learned", "comfyui", "--json")).output)
+    assert [(fact["kind"], fact["gpu"], fact["application"], fact["stored"]) for fact in told] == [
+        ("floor", CARD, None, True)
+    ]
+    assert (await ctl("learned", "nobody")).output == "Nothing was learned of nobody yet.\n"
+
+
+async def test_what_was_learned_can_be_forgotten(ctl: Run, remembering: BusService, past: Past) -> None:
+    shown = await ctl("forget", "ollama", "--kind", "need")
+    assert (shown.status, shown.output) == (0, "Forgot 1 fact of ollama; it is learned anew from now on.\n")
+    assert json.loads((await ctl("forget", "ollama", "--json")).output) == {"tenant": "ollama", "forgotten": 2}
+    assert past.asked[-2:] == [("forget", "ollama", "need"), ("forget", "ollama", "")]
+    assert (await ctl("forget", "ollama", "--kind", "party")).status == 2
+
+
+def test_the_kinds_of_facts_are_known() -> None:
+    assert learned.KINDS == FACT_KINDS

@@ -102,7 +102,7 @@ async def bench(lonely_station: Station) -> AsyncIterator[Bench]:
 
 async def test_a_sweep_proposes_the_efficient_limit_and_leaves_the_card_as_it_was(bench: Bench) -> None:
     seen: list[int | None] = []
-    job = await bench.autotune(steps=("u", 4), clock_offsets=("ai", [0, 100]))
+    job = await bench.autotune(tokens=("u", 40), steps=("u", 4), clock_offsets=("ai", [0, 100]))
     shown = await bench.job(job)
     assert (shown["Kind"], shown["Target"]) == ("autotune", CARD)
     while (shown := await bench.job(job))["State"] == "running":
@@ -118,7 +118,7 @@ async def test_a_sweep_proposes_the_efficient_limit_and_leaves_the_card_as_it_wa
     for each in result["curve"]:
         assert each["power"] == pytest.approx(min(each["power_limit"], 420_000), rel=0.1)
     slow, *_, fast = result["curve"][:4]
-    assert slow["throughput"] / fast["throughput"] == pytest.approx((150 / 420) ** (1 / 3), rel=0.1)
+    assert slow["throughput"] / fast["throughput"] == pytest.approx((150 / 420) ** (1 / 3), rel=0.01)
     assert result["proposal"] in result["curve"]
     assert {150_000, 260_000, 370_000} <= set(seen)
     assert (bench.limit(), bench.station.card.settings(CARD).offsets.get("graphics/0", 0)) == (BEFORE, 0)
@@ -226,6 +226,17 @@ async def test_when_the_supervisor_is_stopped_it_takes_the_point_back_first(benc
     bench.daemon.process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(bench.daemon.wait) == 0
     assert bench.limit() == BEFORE
+
+
+async def test_a_helper_that_hangs_does_not_keep_the_supervisor_from_ending_by_itself(bench: Bench) -> None:
+    """systemd would kill it after 20 seconds."""
+    await bench.in_the_middle()
+    bench.helper.send_signal(signal.SIGSTOP)
+    bench.daemon.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(bench.daemon.wait, 18) == 0
+    assert "has not cleaned up within 12 s" in bench.daemon.log
+    bench.helper.send_signal(signal.SIGCONT)
+    await bench.until_set(lambda limit: limit == BEFORE, "the state before, by the helper alone")
 
 
 async def test_when_the_helper_is_killed_the_sweep_fails_and_the_next_helper_takes_the_point_back(bench: Bench) -> None:

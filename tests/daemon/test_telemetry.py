@@ -99,8 +99,13 @@ async def test_comfyui_whose_need_nobody_told_gets_room_after_a_restart(
     await asyncio.to_thread(ollama.post, "/api/generate", body)
     lonely_station.describe({"ollama": OLLAMA.format(url=ollama.url)})
     lonely_station.daemon().wait_ready()
-    shown = await asked.sees_tenant("comfyui", "what was learned", NeedSource=lambda source: source == "learned")
-    assert (shown["Need"], shown["Floor"]) == (need["value"], floor["value"])
+    await asked.sees_tenant(
+        "comfyui",
+        "what was learned",
+        NeedSource=lambda source: source == "learned",
+        Need=lambda size: size == need["value"],
+        Floor=lambda size: size == floor["value"],
+    )
     await asked.sees_tenant("ollama", "an idle Ollama", Activity=lambda word: word == "idle", Reclaimable=bool)
     queue(comfyui, 3.0, "14G")
     plan_id, plan = await asked.hears(
@@ -143,12 +148,39 @@ async def test_what_happened_can_be_asked_after_a_restart(lonely_station: Statio
     assert min(least for _, least, _, _ in holding) < GIB
     series = {tuple(each[:3]) for each in await asked.telemetry("Series")}
     assert {("used", CARD, ""), ("holding", CARD, "app"), ("activity", "", "app")} <= series
+    assert {(name, CARD, "") for name in ("power", "temperature", "utilization")} <= series
+    assert (await asked.telemetry("Query", "sssttu", "power", CARD, "", began, 0, 1))[0][1] == 60_000
+    for wrong in (("nonsense", CARD, ""), ("power", CARD, "app"), ("power", "", ""), ("holding", CARD, "")):
+        with pytest.raises(CallFailed, match=r"allowed: used, free|needs a gpu") as failure:
+            await asked.telemetry("Query", "sssttu", *wrong, 0, 0, 10)
+        assert failure.value.name == "InvalidArgument"
+    for count in (0, 2001):
+        with pytest.raises(CallFailed, match="allowed: 1 to 2000"):
+            await asked.telemetry("Query", "sssttu", "power", CARD, "", 0, 0, count)
     assert await asked.telemetry("Forget", "ss", "app", "floor") == 1
     with pytest.raises(CallFailed, match="allowed: floor, need"):
         await asked.telemetry("Forget", "ss", "app", "everything")
     kill(second)
     lonely_station.daemon().wait_ready().wait_ticks(1)
     assert ("floor", "app") not in await asked.learned()
+
+
+async def test_drift_that_is_repaired_at_once_is_an_event_all_the_same(lonely_station: Station, asked: Asked) -> None:
+    gpu, profile = names.gpu_path(CARD), f"{names.BUS_NAME}.Profile"
+    lonely_station.helper()
+    lonely_station.daemon().wait_ready()
+    await asked.sees(gpu, "Profile", "what can be set", Support=lambda support: support == "supported")
+    await asked.ask(gpu, profile, "Apply", "s", json.dumps({"power-limit": "300W"}))
+    await asyncio.to_thread(lonely_station.card.reload_driver)
+    await asked.ask(gpu, profile, "CheckDrift")
+    await asked.hears("DriftRepaired", "its repair")
+    async with asyncio.timeout(15):
+        while len(events := await asked.telemetry("Events", "ttsu", 0, 0, "drift", 0)) < 2:
+            await asyncio.sleep(0.02)
+    told = [json.loads(event["details"]) for event in reversed(events)]
+    assert [(each["id"], each["state"]) for each in told] == [("power-limit", "drifted"), ("power-limit", "repaired")]
+    assert told[0]["detail"]
+    assert {event["gpu"] for event in events} == {CARD}
 
 
 async def test_damage_and_a_folder_that_cannot_be_written_are_told_and_do_not_stop_it(

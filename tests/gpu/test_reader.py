@@ -9,7 +9,7 @@ import pytest
 from gpusupervisor.gpu import device
 from gpusupervisor.gpu.errors import DriverError
 from gpusupervisor.gpu.reader import NvmlReader, ReadRequest
-from gpusupervisor.gpu.sample import GpuMemory, GpuProcess, GpuSample
+from gpusupervisor.gpu.sample import GpuMemory, GpuProcess, GpuSample, GpuSensors
 from gpusupervisor.simulation.nvml import GIB, MIB, SimulatedGpu, SimulatedProcess, World, installed
 from tests.gpu.machine import HandClock
 
@@ -250,6 +250,34 @@ def test_utilisation_that_is_not_supported_is_unknown_and_not_asked_for_again(wo
     for _ in range(3):
         assert read_one(reader, ReadRequest(utilization=True)).processes[0].sm_utilization is None
     assert world.calls.count("nvmlDeviceGetProcessUtilization") == 1
+
+
+def test_sensors_are_asked_only_when_wanted(world: World, reader: NvmlReader) -> None:
+    world.gpus[0].processes = [SimulatedProcess(7, GIB, sm=55), SimulatedProcess(8, GIB, sm=10)]
+    assert read_one(reader).sensors == GpuSensors()
+    assert "nvmlDeviceGetPowerUsage" not in world.calls
+    assert read_one(reader, ReadRequest(sensors=True)).sensors == GpuSensors(60_000, 50, 65)
+
+
+@pytest.mark.parametrize("said", [0, 255])
+def test_a_temperature_that_cannot_be_true_is_unknown(world: World, reader: NvmlReader, said: int) -> None:
+    world.gpus[0].board.sensor_reads = said
+    assert read_one(reader, ReadRequest(sensors=True)).sensors == GpuSensors(60_000, None, 0)
+
+
+def test_sensors_that_are_not_there_are_asked_once_and_failing_ones_again(world: World, reader: NvmlReader) -> None:
+    world.errors["nvmlDeviceGetPowerUsage"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    world.errors["nvmlDeviceGetTemperature"] = pynvml.NVML_ERROR_UNKNOWN
+    for _ in range(3):
+        gpu = read_one(reader, ReadRequest(sensors=True))
+        assert (gpu.state, gpu.sensors) == ("ok", GpuSensors(None, None, 0))
+    assert world.calls.count("nvmlDeviceGetPowerUsage") == 1
+    assert world.calls.count("nvmlDeviceGetTemperature") == 3
+
+
+def test_a_gpu_that_is_lost_while_its_sensors_are_read_is_lost(world: World, reader: NvmlReader) -> None:
+    world.errors["nvmlDeviceGetUtilizationRates"] = pynvml.NVML_ERROR_GPU_IS_LOST
+    assert read_one(reader, ReadRequest(sensors=True)).state == "lost"
 
 
 def test_a_gpu_that_is_lost_or_fails_leaves_the_others(world: World, reader: NvmlReader) -> None:

@@ -25,7 +25,7 @@ def apis(trouble: str, lasted: int, held: float = 8, **more: Any) -> dict[str, C
                 *holders,
                 tenants={"ollama": activity},
                 engines={"ollama": engine(**more)},
-                lasted={("api", "ollama", trouble): lasted},
+                lasted={("api", "ollama"): lasted},
             )
         )
     }

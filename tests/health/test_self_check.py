@@ -15,6 +15,7 @@ from gpusupervisor.health.facts import Facts
 from gpusupervisor.health.self_check import FRESH, LOOK_EVERY, LOOK_LASTS, SelfCheck
 from gpusupervisor.health.surroundings import UNSEEN, PolkitSeen, Surroundings
 from gpusupervisor.state import Check
+from gpusupervisor.tenants.activity.verdict import Trouble
 from tests.arbitration.builders import CARD, GIB, NOW
 from tests.arbitration.seen import doing, process
 from tests.health.builders import SECOND, engine, facts
@@ -241,6 +242,19 @@ async def test_what_lasts_is_remembered_over_the_looks_and_forgotten_when_it_end
         for second, found in ((0, held), (59, held), (60, held), (61, free), (62, held), (121, held), (122, held))
     ]
     assert states == ["ok", "ok", "degraded", "ok", "ok", "ok", "degraded"]
+
+
+async def test_an_api_in_trouble_now_in_one_way_and_then_in_another_is_told(clock: Clock, around: Around) -> None:
+    runner, states = self_check(clock, around), []
+    for second in range(0, 21, 4):
+        trouble: Trouble = "slow" if second % 8 else "unreachable"
+        found = facts(
+            process(7, 3, "ollama"),
+            tenants={"ollama": doing("unknown", trouble=trouble, trouble_detail="no answer")},
+            engines={"ollama": engine()},
+        )
+        states.append(one_of(runner.run(at(clock, found, second)), "api-ollama").state)
+    assert states == ["ok", "ok", "ok", "degraded", "degraded", "degraded"]
 
 
 async def test_a_figure_in_a_text_stands_still_until_it_has_moved(clock: Clock, around: Around) -> None:

@@ -36,11 +36,12 @@ async def test_systemd_is_told_before_the_name_is_given_up(bench: Bench) -> None
     """Or a call in between would find the name free, the unit running, and nobody."""
     bus = await MessageBus(bench.bus.address).connect()
     rule = f"type='signal',member='NameOwnerChanged',arg0='{HELPER_NAME}',arg2=''"
-    freed: list[bool] = []
+    freed = asyncio.Event()
 
     def take(message: Message) -> None:
         if message.member == "NameOwnerChanged":
-            freed.append("STOPPING=1" in bench.systemd.messages)
+            bench.running[-1].send_signal(signal.SIGSTOP)  # what it has not said by now it says no more
+            freed.set()
 
     bus.add_message_handler(take)
     add = Message("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "AddMatch", signature="s")
@@ -48,11 +49,12 @@ async def test_systemd_is_told_before_the_name_is_given_up(bench: Bench) -> None
     await bus.call(add)
     try:
         bench.start(idle=0.2)
-        await eventually(lambda: freed, "the name is free")
+        async with asyncio.timeout(10):
+            await freed.wait()
     finally:
         bus.disconnect()
         await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
-    assert freed == [True]
+    await eventually(lambda: "STOPPING=1" in bench.systemd.messages, "systemd was told")
 
 
 async def test_a_killed_one_leaves_the_name_to_the_next(bench: Bench) -> None:

@@ -51,6 +51,8 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "reload": (),
     "history": ("--series", "holding"),
     "events": (),
+    "learned": (),
+    "forget": ("ollama",),
 }
 """How each command is run so that it prints its JSON."""
 BY_NAME = {"tenant_holdings", "holdings"}

@@ -65,6 +65,12 @@ def service(machine: Machine) -> Machine:
     return machine
 
 
+def stop_helper(machine: Machine) -> None:
+    """Stop the helper, never while the bus is just starting it: the bus is not told, and waits for 25 seconds."""
+    machine.run("busctl", "call", f"{BUS_NAME}.Helper", f"{ROOT}/Helper", "org.freedesktop.DBus.Peer", "Ping")
+    machine.run("systemctl", "stop", HELPER_UNIT)
+
+
 def _forget_the_hosts_own(machine: Machine) -> None:
     """Remove, in the overlay, what a service installed on this very machine left there."""
     make(machine, "uninstall")

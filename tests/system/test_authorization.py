@@ -1,5 +1,6 @@
 """Who may do what, decided by a real polkitd for real callers."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -7,6 +8,8 @@ import pytest
 
 from tests.system.conftest import BUS_NAME, ROOT, UNIT, USER
 from tests.system.machine import Machine
+from tests.system.test_controls import on_card, path
+from tests.system.test_simulated_card import LONG, card, hold_a_model, properties, tenant  # noqa: F401  (a fixture)
 
 GDBUS = ("gdbus", "call", "--system", f"--dest={BUS_NAME}")
 RELEASE = (*GDBUS, f"--object-path={ROOT}/tenants", f"--method={BUS_NAME}.Tenants.Release", "ollama")
@@ -16,6 +19,15 @@ OBSERVE_ONLY = (*GDBUS, f"--object-path={ROOT}", f"--method={BUS_NAME}.Manager.S
 AUTOMATIC = ("busctl", "get-property", BUS_NAME, ROOT, f"{BUS_NAME}.Manager", "Automatic")
 NEEDS_PASSWORD = "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"
 DENIED = "org.freedesktop.DBus.Error.AccessDenied"
+
+
+RULE = "/etc/polkit-1/rules.d/40-test.rules"
+TUNERS = f"""\
+polkit.addRule(function(action, subject) {{
+    if (action.id == "{BUS_NAME}.control-profile" && subject.user == "{USER}") return polkit.Result.YES;
+    if (action.id.indexOf("{BUS_NAME}.") == 0 && subject.user == "nobody") return polkit.Result.NO;
+}});
+"""
 
 
 @pytest.fixture
@@ -124,3 +136,67 @@ def test_the_shipped_rule_for_machines_without_a_seat_works(service: Machine) ->
         service.run("rm", rule)
         service.run("gpasswd", "--delete", USER, "gpu-admin")
         service.run("systemctl", "restart", "polkit.service")
+
+
+def autotune(machine: Machine) -> tuple[str, ...]:
+    """The command that has the whole range of power limits swept."""
+    method = f"--method={BUS_NAME}.Profile.Autotune"
+    return (*GDBUS, f"--object-path={path(machine)}", method, "ollama", "{'model': <'small'>, 'tokens': <uint32 100>}")
+
+
+def state_of(machine: Machine, job: str) -> object:
+    return properties(machine, job, f"{BUS_NAME}.Job").get("State")
+
+
+@pytest.fixture
+def idle(card: Machine) -> Machine:  # noqa: F811
+    """The machine whose Ollama has its model and does nothing."""
+    hold_a_model(card)
+    card.wait_until("Ollama is idle", lambda: tenant(card, "ollama").get("Activity") == "idle", UNIT, within=LONG)
+    return card
+
+
+def job_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The object of the job that a caller was let in to start."""
+    assert done.returncode == 0, done.stderr
+    (job,) = re.findall(rf"'({ROOT}/jobs/\d+)'", done.stdout)
+    return str(job)
+
+
+def cancel(job: str) -> tuple[str, ...]:
+    return (*GDBUS, f"--object-path={job}", f"--method={BUS_NAME}.Job.Cancel")
+
+
+def test_an_autotune_is_begun_by_an_administrator_and_ended_by_nobody_else(idle: Machine) -> None:
+    before = on_card(idle)["power_limit"]
+    assert NEEDS_PASSWORD in error_of(idle.in_session(USER, *autotune(idle), seat="seat0"))
+    assert NEEDS_PASSWORD in error_of(idle.run(*autotune(idle), user="nobody", check=False))
+    assert on_card(idle)["power_limit"] == before
+    job = job_of(idle.run(*autotune(idle), check=False))
+    idle.wait_until("a point is set", lambda: on_card(idle)["power_limit"] != before, UNIT)
+    assert NEEDS_PASSWORD in error_of(idle.in_session(USER, *cancel(job), seat="seat0"))
+    assert NEEDS_PASSWORD in error_of(idle.run(*cancel(job), user="nobody", check=False))
+    assert state_of(idle, job) == "running"
+    idle.run(*cancel(job))
+    idle.wait_until("it has ended", lambda: state_of(idle, job) == "cancelled", UNIT)
+    assert on_card(idle)["power_limit"] == before
+
+
+def test_whom_a_rule_lets_tune_ends_the_own_job_and_whom_one_forbids_it_is_denied(idle: Machine) -> None:
+    before = on_card(idle)["power_limit"]
+    idle.write(RULE, TUNERS)
+    try:
+        job = idle.wait_until(
+            "the rule is in force",
+            lambda: job_of(done) if not (done := idle.run(*autotune(idle), user=USER, check=False)).returncode else "",
+            UNIT,
+        )
+        idle.wait_until("a point is set", lambda: on_card(idle)["power_limit"] != before, UNIT)
+        assert DENIED in error_of(idle.run(*autotune(idle), user="nobody", check=False))
+        assert DENIED in error_of(idle.run(*cancel(job), user="nobody", check=False))
+        assert state_of(idle, job) == "running"
+        idle.run(*cancel(job), user=USER)  # cancel-job itself is not granted to this user
+        idle.wait_until("it has ended", lambda: state_of(idle, job) == "cancelled", UNIT)
+    finally:
+        idle.run("rm", RULE)
+    assert on_card(idle)["power_limit"] == before

@@ -1,5 +1,7 @@
 """The installed service under a real systemd, a real bus and its own hardened unit, on a machine without a driver."""
 
+import json
+
 from tests.system.conftest import BUS_NAME, ROOT, UNIT, USER
 from tests.system.machine import Machine
 
@@ -37,6 +39,20 @@ def test_systemctl_status_tells_the_state_in_one_line(service: Machine) -> None:
         UNIT,
     )
     assert f'Status: "{line}"' in service.output("systemctl", "status", "--no-pager", UNIT)
+
+
+def test_of_a_machine_without_a_driver_that_alone_is_wrong_and_told_once(service: Machine) -> None:
+    service.run("systemctl", "restart", UNIT)
+    asked = ("busctl", "--json=short", "call", BUS_NAME, f"{ROOT}/health", f"{BUS_NAME}.Health", "Check")
+
+    def bad() -> list[str]:
+        told = json.loads(service.output(*asked))["data"][0]
+        return [each["id"]["data"] for each in told if each["state"]["data"] in ("failed", "degraded")]
+
+    service.wait_until("the driver is looked for", lambda: bad() == ["driver"], UNIT)
+    match = (f"_PID={main_pid(service)}", "--priority=warning", "--output=cat")
+    told = service.output("journalctl", "--boot", "--no-pager", *match).splitlines()
+    assert [line.split(":")[0] for line in told] == ["the driver is missing"]
 
 
 def test_the_service_is_ready_only_when_it_owns_its_name(service: Machine) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, USER
+from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, USER, stop_helper
 from tests.system.machine import Machine
 
 PYTHON = "/usr/local/lib/gpusupervisor/venv/bin/python"
@@ -24,6 +24,16 @@ ExecStopPost={RESTORE}
 ReadWritePaths={CARD}
 """
 """It sets what the real one sets in the card."""
+MODEL_FILES = """\
+import json, pathlib
+folder, digest = pathlib.Path("/usr/share/ollama/.ollama/models"), "ab" * 32
+manifest, blobs = folder / "manifests/registry.ollama.ai/library/small/latest", folder / "blobs"
+manifest.parent.mkdir(parents=True, exist_ok=True)
+blobs.mkdir(exist_ok=True)
+manifest.write_text(json.dumps({"schemaVersion": 2, "layers": [{"digest": f"sha256:{digest}", "size": 4096}]}))
+(blobs / f"sha256-{digest}").write_bytes(b"x" * 4096)
+"""
+"""Puts a model where Ollama's package has it."""
 GIB = 1 << 30
 LONG = 40.0
 """Seconds: an engine counts as idle once it has been quiet for ten, and every look may be seconds after the last."""
@@ -33,6 +43,7 @@ LONG = 40.0
 def card(machine: Machine) -> Iterator[Machine]:
     """The machine with the service reading the simulated card, and Ollama holding a model of 8 GiB."""
     machine.run(PYTHON, "-c", f"from gpusupervisor.simulation.nvml import SimulatedCard as C; C({CARD!r}).write_card()")
+    machine.run(PYTHON, "-c", MODEL_FILES)
     for path, program in DROP_INS.items():
         command = f"{PYTHON} -m gpusupervisor.simulation.{program} --card {CARD}"
         text = f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=\nExecStart={command}\n"
@@ -51,10 +62,9 @@ def card(machine: Machine) -> Iterator[Machine]:
 
 
 def stop_both(machine: Machine) -> None:
-    """Stop both services; not while the bus is just starting the helper, for it would go on waiting for that."""
-    ping = ("org.freedesktop.DBus.Peer", "Ping")
-    machine.run("busctl", "call", f"{BUS_NAME}.Helper", f"{ROOT}/Helper", *ping)
-    machine.run("systemctl", "stop", UNIT, HELPER_UNIT)
+    """Stop both services, first the one that calls the other."""
+    machine.run("systemctl", "stop", UNIT)
+    stop_helper(machine)
 
 
 def start_engine(machine: Machine, unit: str, name: str, *arguments: str) -> None:
@@ -112,6 +122,22 @@ def test_the_status_line_says_who_holds_how_much(card: Machine) -> None:
     assert line.startswith("RTX 4090: 8.")
     assert "GiB held - ollama " in line
     assert line.endswith(" - healthy")
+
+
+def test_every_self_check_is_well_within_the_walls_of_the_units(card: Machine) -> None:
+    hold_a_model(card)
+    card.wait_until("the model's files are known", lambda: checks(card).get("residency") == "ok", UNIT)
+    found = checks(card)
+    assert {name: state for name, state in found.items() if state not in ("ok", "skipped")} == {}
+    asked = ("driver", "processes", "helper", "polkit", "telemetry", "surroundings", "residency", "api-ollama")
+    assert {found[name] for name in (*asked, "model-directories-ollama")} == {"ok"}
+
+
+def checks(machine: Machine) -> dict[str, str]:
+    """The state of every self-check, looked at now."""
+    health = (BUS_NAME, f"{ROOT}/health", f"{BUS_NAME}.Health", "Check")
+    told = json.loads(machine.output("busctl", "--json=short", "call", *health, user=USER))["data"][0]
+    return {each["id"]["data"]: each["state"]["data"] for each in told}
 
 
 def test_another_users_engine_is_recognised_by_its_unit_and_reached(card: Machine) -> None:

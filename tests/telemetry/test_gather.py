@@ -1,6 +1,10 @@
 """A figure is noted when it has moved, and once a minute."""
 
+from dataclasses import replace
+
 from gpusupervisor.arbitration.learned import Fact, LearnedFacts
+from gpusupervisor.gpu.sample import GpuSensors
+from gpusupervisor.state import State
 from gpusupervisor.telemetry.gather import BAND, Gatherer
 from gpusupervisor.telemetry.records import ACTIVITIES, HEARTBEAT, Point, Series
 from tests.arbitration.builders import GIB
@@ -63,6 +67,23 @@ def test_what_is_not_known_any_more_is_noted_once() -> None:
     assert noted(awake, Series("free", CARD)) == [10 * GIB]
     blind = gatherer.points(state("idle", holders=(running(8), running(None))), EPOCH + HEARTBEAT + 3 * SECOND)
     assert noted(blind, HOLDING) == [None]
+
+
+def test_sensors_are_noted_where_there_are_any_and_their_flicker_is_not() -> None:
+    gatherer = Gatherer()
+    told = [GpuSensors(60_000, 50, 0), GpuSensors(60_400, 51, 1), GpuSensors(61_000, 52, 0), GpuSensors(90_000, 53, 40)]
+    found = [gatherer.points(sensed(each), EPOCH + n * SECOND) for n, each in enumerate(told)]
+    of = {name: [noted(points, Series(name, CARD)) for points in found] for name in ("power", "temperature")}
+    assert of == {"power": [[60_000], [], [], [90_000]], "temperature": [[50], [], [], [53]]}
+    assert [noted(points, Series("utilization", CARD)) for points in found] == [[0], [], [], [40]]
+    assert noted(gatherer.points(sensed(GpuSensors()), EPOCH + 4 * SECOND), Series("power", CARD)) == [None]
+
+
+def sensed(sensors: GpuSensors) -> State:
+    """An idle card of which the sensors tell this."""
+    idle = state("idle")
+    (gpu,) = idle.sample.gpus
+    return replace(idle, sample=replace(idle.sample, gpus=(replace(gpu, sensors=sensors),)))
 
 
 def test_a_clock_that_was_set_back_does_not_stop_it() -> None:

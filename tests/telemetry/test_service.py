@@ -12,7 +12,7 @@ import pytest
 
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.clock import UNKNOWN
-from gpusupervisor.controls import Controls, DriftVerdict, GpuControls
+from gpusupervisor.controls import Controls, GpuControls
 from gpusupervisor.errors import Busy, InvalidArgument, NotSupported, SupervisorError
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.jobs import Job
@@ -108,9 +108,17 @@ async def test_jobs_are_told_when_they_begin_and_end(telemetry: Telemetry) -> No
     assert [each["state"] for each in await stored(telemetry, "job", 2)] == ["succeeded", "running"]
 
 
-async def test_what_changes_in_health_and_drift_is_told_once(telemetry: Telemetry) -> None:
-    verdict = DriftVerdict("power-limit", "drifted", "reset", "300 W", "450 W", "it was reset")
-    gpu = GpuControls(GpuIdentity(CARD, "RTX", ""), "ok", drift=(verdict,), fan_control="fail-safe")
+async def test_drift_is_told_as_the_helper_tells_it(telemetry: Telemetry) -> None:
+    found = {"cause": "reset", "detail": "it was \x1b reset", "found": "450 W"}
+    telemetry.note_drift(CARD, "power-limit", "drifted", found)
+    telemetry.note_drift(CARD, "power-limit", "repaired", {"ok": True, "detail": ""})
+    repaired, drifted = await stored(telemetry, "drift", 2)
+    assert (repaired["id"], repaired["state"], repaired["detail"]) == ("power-limit", "repaired", "")
+    assert (drifted["state"], drifted["cause"], drifted["detail"]) == ("drifted", "reset", "it was reset")
+
+
+async def test_what_changes_in_health_and_fan_control_is_told_once(telemetry: Telemetry) -> None:
+    gpu = GpuControls(GpuIdentity(CARD, "RTX", ""), "ok", fan_control="fail-safe")
     bad = replace(
         state(), checks=(Check("driver", "failed", "gone"), Check("fine", "ok", "")), controls=Controls({CARD: gpu}, "")
     )
@@ -118,7 +126,6 @@ async def test_what_changes_in_health_and_drift_is_told_once(telemetry: Telemetr
         telemetry.observe(each)
     health = await stored(telemetry, "health", 2)
     assert [(each["id"], each["state"]) for each in health] == [("driver", "gone"), ("driver", "failed")]
-    assert [each["state"] for each in await stored(telemetry, "drift", 2)] == ["gone", "drifted"]
     assert [each["state"] for each in await stored(telemetry, "fans", 2)] == ["gone", "fail-safe"]
 
 
@@ -184,7 +191,7 @@ async def test_nothing_is_forgotten_before_it_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("series", "count", "part"),
     [
-        (Series("temperature", CARD), 5, "allowed: used, free"),
+        (Series("noise", CARD), 5, "allowed: used, free"),
         (Series("used"), 5, "needs a gpu and no tenant"),
         (Series("used", CARD, "app"), 5, "needs a gpu and no tenant"),
         (Series("holding", "", "app"), 5, "needs a gpu and a tenant"),

@@ -52,7 +52,7 @@ def test_a_store_that_was_never_started_can_be_closed(path: Path) -> None:
 def test_samples_are_gathered_and_events_are_not(path: Path) -> None:
     with opened(path, batch_interval=3600) as station:
         station.store.put_points(points(5))
-        assert not path.exists() or rows(path) == 0
+        assert rows(path) == 0
         station.store.put_event(event())
         eventually(lambda: rows(path, "events") == 1, "the event on the disk")
         assert rows(path) == 5, "what waits goes with it"
@@ -261,6 +261,19 @@ def test_a_small_filesystem_that_is_really_full_is_got_over(disk: Path) -> None:
     assert station.store.status.set_aside == ""
 
 
+def test_on_a_disk_that_is_full_from_the_start_what_was_learned_is_known(disk: Path) -> None:
+    path, ballast = disk / "telemetry.sqlite", disk / "ballast"
+    with opened(path) as station:
+        station.store.put_fact(fact().key, fact()).result(10)
+    fill_up(ballast)
+    with opened(path) as station:
+        eventually(lambda: station.store.status.state == "failing", "the full disk is told")
+        assert station.facts == {fact()}
+        ballast.unlink()
+        eventually(lambda: station.store.status.state == "ok", "it is well again")
+    assert rows(path, "facts") == 1
+
+
 def fill(path: Path, tenants: int = 30) -> set[Fact]:
     """A store of some size, with facts; closed."""
     learned = {fact(f"tenant-{number}", GIB + number) for number in range(tenants)}
@@ -316,7 +329,7 @@ def test_facts_that_can_be_read_are_carried_over(path: Path) -> None:
     path.write_bytes(damaged)
     with opened(path) as station:
         eventually(lambda: station.store.status.set_aside, "the damage is found without anybody asking")
-        eventually(lambda: path.exists() and rows(path, "facts") == len(learned), "the facts in the new file")
+        eventually(lambda: rows(path, "facts") == len(learned), "the facts in the new file")
     assert station.facts == learned
 
 
@@ -348,7 +361,8 @@ def test_a_file_of_a_later_version_is_kept_and_its_facts_are_carried_over(path: 
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with opened(path) as station:
-        eventually(lambda: station.store.status.set_aside and rows(path, "facts") == 3, "a new file with the facts")
+        eventually(lambda: station.store.status.set_aside, "it is put aside")
+        eventually(lambda: path.exists() and rows(path, "facts") == 3, "a new file with the facts")
     kept = sqlite3.connect(station.store.status.set_aside)
     assert kept.execute("PRAGMA user_version").fetchone() == (99,)
     kept.close()
@@ -389,7 +403,7 @@ def test_a_file_that_is_damaged_again_at_once_is_not_replaced_for_ever(path: Pat
     fill(path)
     with opened(path) as station:
         for _ in range(2):
-            eventually(lambda: station.store.status.state == "ok", "it works")
+            eventually(lambda: rows(path, "facts") == 30, "it works")
             overwrite(path)
             station.store.suspect()
             eventually(lambda: station.store.status.set_aside, "the damage is found")

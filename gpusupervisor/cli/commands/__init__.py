@@ -21,6 +21,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "verify": ("verify",),
     "jobs": ("jobs", "job", "cancel"),
     "history": ("history", "events"),
+    "learned": ("learned", "forget"),
     "monitor": ("monitor",),
 }
 """Modules of this package with the commands that each declares, in the order of `gpusupervisorctl --help`."""

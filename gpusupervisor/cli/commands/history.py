@@ -13,9 +13,9 @@ from gpusupervisor.quantities import format_duration, parse_duration
 if TYPE_CHECKING:
     from gpusupervisor.cli.client import Client
 
-SERIES = ("used", "free", "unattributed", "holding", "shortfall", "need", "activity")
+_OF_GPUS = ("used", "free", "unattributed", "power", "temperature", "utilization")
+SERIES = (*_OF_GPUS, "holding", "shortfall", "need", "activity")
 KINDS = ("plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job")
-_OF_GPUS = ("used", "free", "unattributed")
 _MOST = 12
 """Curves at a time."""
 _POINTS = 120

@@ -20,8 +20,12 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown")
 _TITLES = {
     "used": "memory in use", "free": "memory free", "unattributed": "memory in use that is nobody's",
+    "power": "power drawn", "temperature": "temperature", "utilization": "time in which it worked",
     "holding": "memory held", "shortfall": "memory missing", "need": "memory needed", "activity": "activity",
 }  # fmt: skip
+_UNITS = {"power": (1000, "W"), "temperature": (1, "°C"), "utilization": (1, "%"), "activity": (1, "")}
+"""What one unit of a plot is of the figure, and its name."""
+_BYTES = (_GIB, "GiB")
 _DAY = 24 * 3600 * 1_000_000
 _TICKS = 5
 
@@ -34,8 +38,9 @@ def plots(
     for name, group in groupby(curves, key=lambda curve: str(curve["series"])):
         drawn = [curve for curve in group if curve["points"]]
         if drawn:
-            unit = "" if name == "activity" else ", GiB"
-            shown += [Text(f"{_TITLES[name]}{unit}", STRONG), _plot(name, drawn, gpus, begin, until, canvas)]
+            unit = _UNITS.get(name, _BYTES)[1]
+            title = f"{_TITLES[name]}, {unit}" if unit else _TITLES[name]
+            shown += [Text(title, STRONG), _plot(name, drawn, gpus, begin, until, canvas)]
             shown += [
                 _legend(name, curve, gpus, _mark(number, len(drawn), canvas), canvas)
                 for number, curve in enumerate(drawn)
@@ -54,7 +59,7 @@ def _plot(
     for number, curve in enumerate(curves):
         marker, colour = _mark(number, len(curves), canvas)
         for stretch in _unbroken(curve["points"]):
-            x, y = _path(stretch, 1 if name == "activity" else _GIB)
+            x, y = _path(stretch, _UNITS.get(name, _BYTES)[0])
             plotext.plot(x, y, marker=marker, color=colour)
     plotext.xlim(begin, until)
     _ticks(begin, until)
@@ -71,6 +76,8 @@ def _plot(
 def _top(name: str, curves: Sequence[Shape], gpus: Mapping[str, Shape]) -> float:
     """The upper end: the whole card where a figure is a part of one that is known."""
     most = max(point["most"] for curve in curves for point in curve["points"])
+    if name in _UNITS:
+        return 100.0 if name == "utilization" else float(max(most / _UNITS[name][0], 1))
     cards = [gpus[curve["gpu"]]["memory_total"] or 0 for curve in curves if curve["gpu"] in gpus]
     whole = max(cards, default=0) if name in ("used", "free", "holding") else 0
     return float(max(most, whole, 1) / _GIB)
@@ -121,5 +128,11 @@ def _legend(name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str,
     if name == "activity":
         return Text.assemble(sign, "  ", text(whose))
     least, most = min(p["least"] for p in points), max(p["most"] for p in points)
-    figures = f": {size(points[-1]['mean'])} at the end, {size(least)} to {size(most)}"
-    return Text.assemble(sign, "  ", text(whose), figures)
+    last, least, most = (_figure(name, value) for value in (points[-1]["mean"], least, most))
+    return Text.assemble(sign, "  ", text(whose), f": {last} at the end, {least} to {most}")
+
+
+def _figure(name: str, value: int) -> str:
+    """In words."""
+    scale, unit = _UNITS.get(name, _BYTES)
+    return f"{value / scale:.0f} {unit}" if name in _UNITS else size(value)

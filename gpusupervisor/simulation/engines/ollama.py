@@ -139,10 +139,11 @@ class Ollama:
         try:
             piece = {"model": asked, "created_at": timestamp(time.time_ns()), "response": "…", "done": False}
             yield json.dumps(piece).encode() + b"\n"
-            begun = time.monotonic_ns()
-            with suppress(ConnectionError):  # the runner was killed
-                await post(model.port, "/completion", json.dumps({"n_predict": tokens}).encode())
-            took = time.monotonic_ns() - begun
+            took = 0
+            with suppress(ConnectionError, IndexError):  # the runner was killed
+                answer = await post(model.port, "/completion", json.dumps({"n_predict": tokens}).encode())
+                timings = json.loads(answer.split(b"\r\n\r\n", 1)[1])["timings"]
+                took = int(timings["predicted_ms"] * 1_000_000)
         finally:
             model.running -= 1
             self._keep(model)

@@ -66,9 +66,11 @@ class Runner:
             return json_response({"error": {"code": 400, "message": "n_predict is missing"}}, 400)
         async with self._slot:
             self._vram.hold(self._arguments.vram, sm=SM_AT_WORK)
-            await asyncio.sleep(tokens / self._arguments.tokens_per_second / self._vram.speed())
+            took = tokens / self._arguments.tokens_per_second / self._vram.speed()
+            await asyncio.sleep(took)
             self._vram.hold(self._arguments.vram)
-        return json_response({"content": "…", "tokens_predicted": tokens, "stop": True})
+        answer = {"content": "…", "tokens_predicted": tokens, "stop": True, "timings": {"predicted_ms": took * 1000}}
+        return json_response(answer)
 
 
 async def _parent_gone() -> None:

@@ -194,6 +194,14 @@ def _process_utilization(
         samples[index].timeStamp = SAMPLE_TIME + index
 
 
+@nvml("nvmlDeviceGetUtilizationRates")
+def _utilization_rates(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
+    gpu, rates = gpu_of(library, handle, "nvmlDeviceGetUtilizationRates"), target(out)
+    if gpu.mig or not gpu.utilization_supported:
+        raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    rates.gpu = min(100, sum(process.sm for process in gpu.listed()))
+
+
 @nvml("nvmlDeviceGetMigMode", since=(450, 51))
 def _mig_mode(library: SimulatedLibrary, handle: Argument, current: Argument, pending: Argument) -> None:
     gpu = gpu_of(library, handle, "nvmlDeviceGetMigMode")

@@ -14,7 +14,7 @@ STUCK_AFTER = 60 * SECOND
 
 
 def probe() -> ComfyUiProbe:
-    return ComfyUiProbe(ProbeSpec("comfyui", timeout=200_000), STUCK_AFTER)
+    return ComfyUiProbe(ProbeSpec("comfyui", timeout=10 * SECOND), STUCK_AFTER)
 
 
 def length(peer: Peer, remaining: object) -> None:

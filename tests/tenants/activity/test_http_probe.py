@@ -9,11 +9,12 @@ from gpusupervisor.tenants.activity.probes.http import HttpProbe
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
-from tests.tenants.activity.builders import context, holder, presence
+from tests.tenants.activity.builders import SECOND, context, holder, presence
 
-JOBS = ProbeSpec("http", get="/status", busy_when="jobs > `0`", timeout=200_000)
+JOBS = ProbeSpec("http", get="/status", busy_when="jobs > `0`", timeout=10 * SECOND)
+IMPATIENT = replace(JOBS, timeout=100_000)
 SLEEPER = ProbeSpec(
-    "http", get="/slots", first="/props", asleep_when="is_sleeping", busy_when="[0].is_processing", timeout=200_000
+    "http", get="/slots", first="/props", asleep_when="is_sleeping", busy_when="[0].is_processing", timeout=10 * SECOND
 )
 
 
@@ -43,7 +44,7 @@ async def test_true_is_busy_false_is_idle_and_all_else_unknown(
 
 async def test_an_expression_that_does_not_fit_the_answer_is_unknown(peer: Peer, http: EngineHttp) -> None:
     peer.says("/status", {"jobs": "many"})
-    spec = ProbeSpec("http", get="/status", busy_when="sum(jobs) > `0`", timeout=200_000)
+    spec = ProbeSpec("http", get="/status", busy_when="sum(jobs) > `0`", timeout=10 * SECOND)
     seen = await look(spec, peer, http)
     assert seen.state == "unknown"
     assert "expression does not fit" in seen.reason
@@ -87,7 +88,7 @@ async def test_an_unusable_answer_is_unknown_with_a_reason(peer: Peer, http: Eng
 
 async def test_a_server_that_never_answers_is_unknown(peer: Peer, http: EngineHttp) -> None:
     peer.silent.add("/status")
-    seen = await look(JOBS, peer, http)
+    seen = await look(IMPATIENT, peer, http)
     assert (seen.state, seen.unreachable) == ("unknown", False)
 
 
@@ -134,7 +135,7 @@ async def test_an_api_that_is_silent_is_slow_and_one_that_is_not_there_unreachab
     peer: Peer, http: EngineHttp
 ) -> None:
     peer.silent.add("/status")
-    assert (await look(JOBS, peer, http)).trouble == "slow"
+    assert (await look(IMPATIENT, peer, http)).trouble == "slow"
     nobody = await HttpProbe(JOBS).observe(context(http, presence("http://127.0.0.1:1", holder())))
     assert nobody.trouble == "unreachable"
     nowhere = await HttpProbe(JOBS).observe(context(http, presence("", holder())))

@@ -1,6 +1,7 @@
 """What the `ollama` probe makes of what Ollama and its runners answer."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,7 +14,8 @@ from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
 from tests.tenants.activity.builders import GIB, MIDNIGHT, SECOND, context, holder, presence
 
-SPEC = ProbeSpec("ollama", timeout=200_000)
+SPEC = ProbeSpec("ollama", timeout=10 * SECOND)
+IMPATIENT = replace(SPEC, timeout=100_000)
 FOR_EVER = "2319-03-11T15:42:39.914006061Z"
 
 
@@ -233,7 +235,7 @@ async def test_an_unusable_answer_is_unknown_with_a_reason(ollama: Peer, http: E
 
 async def test_a_server_that_never_answers_is_unknown(ollama: Peer, http: EngineHttp) -> None:
     ollama.silent.add("/api/ps")
-    seen = await look(ollama, http)
+    seen = await OllamaProbe(IMPATIENT).observe(context(http, presence(ollama.url)))
     assert (seen.state, seen.reason) == ("unknown", "its API did not answer /api/ps in time")
 
 

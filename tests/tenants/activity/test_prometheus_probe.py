@@ -9,10 +9,10 @@ from gpusupervisor.tenants.activity.probes.prometheus import PrometheusProbe, _p
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, Peer, reply
-from tests.tenants.activity.builders import context, presence
+from tests.tenants.activity.builders import SECOND, context, presence
 
 RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
-SPEC = ProbeSpec("prometheus", get="/metrics", busy_metrics=(RUNNING, WAITING), timeout=200_000)
+SPEC = ProbeSpec("prometheus", get="/metrics", busy_metrics=(RUNNING, WAITING), timeout=10 * SECOND)
 
 
 async def look(peer: Peer, http: EngineHttp, text: str) -> Observation:

@@ -1,0 +1,60 @@
+"""`learned` and `forget`: what the service has learned of tenants, from what, and how it is taken back."""
+
+from typing import Any
+
+from gpusupervisor.cli import shapes
+from gpusupervisor.cli.registry import Command, argument
+from gpusupervisor.cli.session import Session
+
+KINDS = ("floor", "need", "load-cold", "load-warm")
+
+
+async def show_learned(session: Session) -> None:
+    """Every fact with when and from what it was learned."""
+    tenant = session.options.tenant
+    facts = [shapes.fact(each) for each in await _ask(session, "Learned")]
+    found = [each for each in facts if tenant in ("", each["tenant"])]
+    if session.json:
+        return session.emit(found)
+    if not found:
+        return session.say("Nothing was learned yet." if not tenant else f"Nothing was learned of {tenant} yet.")
+    from gpusupervisor.cli.screens.learned import all_facts
+
+    names = {gpu["uuid"]: gpu["name"] for gpu in shapes.gpus(await session.client.objects())}
+    return session.show(all_facts(found, names))
+
+
+async def forget(session: Session) -> None:
+    """Have it learned anew."""
+    tenant, kind = session.options.tenant, session.options.kind
+    count = await _ask(session, "Forget", "ss", tenant, kind)
+    if session.json:
+        return session.emit({"tenant": tenant, "forgotten": count})
+    what = "1 fact" if count == 1 else f"{count} facts"
+    return session.say(f"Forgot {what} of {tenant}; it is learned anew from now on.")
+
+
+async def _ask(session: Session, member: str, signature: str = "", *body: object) -> Any:  # noqa: ANN401  (a D-Bus value)
+    from gpusupervisor.cli.client import BUS_NAME, ROOT
+
+    where = {"path": f"{ROOT}/telemetry", "interface": f"{BUS_NAME}.Telemetry"}
+    return await session.client.call(member, signature, body, **where)
+
+
+COMMANDS = (
+    Command(
+        "learned",
+        "what was learned of tenants: floors, needs, load speeds",
+        show_learned,
+        (argument("tenant", metavar="NAME", help="only of this one", completes="tenant", nargs="?", default=""),),
+    ),
+    Command(
+        "forget",
+        "have what was learned of a tenant learned anew",
+        forget,
+        (
+            argument("tenant", metavar="NAME", help="its id", completes="tenant"),
+            argument("--kind", help="only this", choices=KINDS, default=""),
+        ),
+    ),
+)

@@ -1,0 +1,22 @@
+"""What was learned."""
+
+from collections.abc import Mapping
+
+from gpusupervisor.cli.screens.common import STRONG, Grid, moment, size, table, text
+from gpusupervisor.cli.shapes import Shape
+
+
+def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
+    """One line a fact; gpus: names by UUID."""
+    rows = [
+        (
+            text(fact["tenant"], STRONG),
+            text(fact["kind"]),
+            size(fact["value"]) + ("/s" if str(fact["kind"]).startswith("load-") else ""),
+            text(gpus.get(fact["gpu"], fact["gpu"]) if fact["gpu"] else "-"),
+            moment(fact["learned_at"]),
+            text(fact["source"] + ("" if fact["stored"] else " (not stored yet)")),
+        )
+        for fact in sorted(facts, key=lambda each: (each["tenant"], each["kind"], each["gpu"] or ""))
+    ]
+    return table(("TENANT", "WHAT", "SIZE", "GPU", "LEARNED", "FROM"), rows, right=(2,))
