@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from gpusupervisor import __version__
@@ -39,6 +40,7 @@ from gpusupervisor.journal.messages.service import (
     ServiceStopping,
 )
 from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
+from gpusupervisor.load_books import speeds_of
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.privileged_client import PrivilegedClient
@@ -142,7 +144,7 @@ class Daemon:
         processes = ProcessReader(privileged=hidden)
         observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
-        residency = ResidencyKeeper(self._clock)
+        residency = ResidencyKeeper(self._clock, speeds=partial(speeds_of, telemetry.facts))
         return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:

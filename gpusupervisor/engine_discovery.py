@@ -142,6 +142,11 @@ class EngineDiscovery:
         followed = self._followed.get(tenant)
         return followed.reading if followed is not None else NOTHING
 
+    def has_answered(self, tenant: str) -> bool:
+        """Whether an engine that runs answered when it was asked last."""
+        followed = self._followed.get(tenant)
+        return followed is not None and followed.api is not NOT_ASKED and not followed.failures
+
     async def close(self) -> None:
         """End every question that is under way."""
         tasks = [each.task for each in self._followed.values() if each.task is not None]

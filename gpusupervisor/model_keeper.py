@@ -13,7 +13,7 @@ from gpusupervisor.arbitration.plan import Request
 from gpusupervisor.arbitration.request import shortcoming
 from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.arbitration.verify import Measurement
-from gpusupervisor.clock import Clock
+from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engine_http import EngineHttp, is_local
 from gpusupervisor.engines.model_apis.listing import Ability, Reply
 from gpusupervisor.errors import (
@@ -33,7 +33,7 @@ from gpusupervisor.models.fit import Least, Manners, nothing_watched
 from gpusupervisor.models.fit_book import CardFit, FitBook
 from gpusupervisor.models.load import Load, LoadResult, require_ready, room_for
 from gpusupervisor.models.model import Model
-from gpusupervisor.models.needs import Learned, Needs, nothing_learned
+from gpusupervisor.models.needs import Needs
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.spill import to_reload
 from gpusupervisor.models.unload import UnloadResult, unload
@@ -41,6 +41,10 @@ from gpusupervisor.state import EngineStatus
 
 LISTED = 10
 """Models or engines named in an error."""
+SETTLING = 5 * MICROSECONDS
+"""After a load of ours its engine counts as busy for a moment, for its memory has grown; so long is waited for that."""
+POLL = 0.2
+"""Seconds between two looks meanwhile."""
 WAIT_FOR_PLAN = 60.0
 """Seconds that a load waits for a plan that is being carried out on its GPU."""
 
@@ -58,6 +62,12 @@ class Books(Protocol):
     def note(self, result: LoadResult, files: ModelResidency | None) -> None:
         """A load was measured. files: as they were before it."""
 
+    def measured(self, engine: str, model: str, size: int) -> None:
+        """A whole load took so many bytes of VRAM."""
+
+    def need(self, engine: str, model: str) -> int | None:
+        """What the last whole load took; None when none was measured."""
+
 
 class ModelKeeper:
     """Of one supervisor. Also the world in which loads and unloads are carried out."""
@@ -70,17 +80,15 @@ class ModelKeeper:
         arbiter: Arbiter,
         spawn: Spawn,
         books: Books,
-        learned: Learned = nothing_learned,
         least: Least = nothing_watched,
     ) -> None:
-        """books: told of measured loads. learned, least: what is known of models' needs and tenants' least holdings."""
+        """books: told of measured loads. least: what is known of tenants' least holdings."""
         self._clock = clock
         self._world = world
         self._arbiter = arbiter
         self._spawn = spawn
         self._books = books
-        self._needs = Needs(learned)
-        self._catalogue = ModelCatalogue(http, clock, self._needs)
+        self._catalogue = ModelCatalogue(http, clock, Needs(books.need))
         self._fits = FitBook(least)
         self._engines: Mapping[str, EngineStatus] = {}
         self._situation: Situation | None = None
@@ -88,6 +96,8 @@ class ModelKeeper:
         """By engine: what it held on each GPU when it was measured last."""
         self._reloaded: dict[str, dict[str, int]] = {}
         """By engine: when a spilled model of it was last unloaded, by name."""
+        self._loaded_at: dict[str, int] = {}
+        """By engine: when the last load of ours had ended."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # At each tick
@@ -133,19 +143,23 @@ class ModelKeeper:
         if self._situation is None:
             raise GpuUnavailable("The driver has not answered yet: try again in a second.")
         manners = self._manners(engine)
-        require_ready(self._situation, engine, manners)
+        if not self._is_settling(engine):
+            require_ready(self._situation, engine, manners)
         if self._situation.tenants[engine].used_by:
             raise Busy(f"{engine} is in use: {self._situation.tenants[engine].used_by}.")
         room_for(self._situation, engine, model, manners)
 
         async def work(report: Report) -> LoadResult:
             with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
+                await self._settle(engine)
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
                     report(1, "unloads it first: part of it is in system memory")
                     await unload(engine, model, self, self._clock)
                 files = await self._books.before(engine, model.name)
                 result = await Load(engine, model, manners, self, self._clock).run(report)
-            self._books.note(result, files)
+                self._loaded_at[engine] = self._clock.now()
+            if result.taken:  # else it was loaded already, and that it went fast teaches nothing
+                self._books.note(result, files)
             await self._catalogue.look(engine)  # with what was learned of its need
             return result
 
@@ -155,6 +169,7 @@ class ModelKeeper:
         """See `state.Controller`."""
         model = self._require(engine, name, "unload")
         with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being unloaded"):
+            await self._settle(engine)
             return await unload(engine, model, self, self._clock)
 
     # The world of loads and unloads
@@ -207,9 +222,21 @@ class ModelKeeper:
 
     def measured(self, engine: str, model: str, size: int) -> None:
         """See `Loader`."""
-        self._needs.measured(engine, model, size)
+        self._books.measured(engine, model, size)
 
     # Details
+
+    def _is_settling(self, engine: str) -> bool:
+        ended = self._loaded_at.get(engine)
+        return ended is not None and self._clock.now() - ended < SETTLING
+
+    async def _settle(self, engine: str) -> None:
+        """Wait until an engine is not busy with what we had it load; who is busy with something else stays so."""
+        while self._is_settling(engine):
+            tenant = (await self.look(engine)).tenants.get(engine)
+            if tenant is None or tenant.activity != "busy":
+                return
+            await asyncio.sleep(POLL)
 
     def _manners(self, engine: str) -> Manners:
         api = self._catalogue.api(engine)

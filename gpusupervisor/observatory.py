@@ -14,6 +14,7 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.configuration.document import Problem
 from gpusupervisor.engine_discovery import EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engines.reading import Reading
 from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
@@ -24,6 +25,7 @@ from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.tracker import ActivityTracker
+from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.declared import VARIABLES as DECLARED_VARIABLES
@@ -133,13 +135,14 @@ class Observatory:
             if not definition.engine:
                 continue
             activity = seen.activities.get(tenant)
-            reachable = activity is not None and activity.state in _ANSWERED and not activity.unreachable
+            reachable = activity is not None and _is_reachable(activity, self._discovery.has_answered(tenant))
             detail = "" if reachable or activity is None else activity.reason
             reading = self._discovery.reading(tenant)
             engines[tenant] = EngineStatus(
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
                 self._tracker.version(tenant) or reading.version, detail,
                 settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
+                settings_problem=_settings_problem(reading, presence.endpoint) if reachable else "",
             )  # fmt: skip
         return engines
 
@@ -201,3 +204,19 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
         for each in identities
         if each.unit.endswith(".service") and not each.user_unit and not each.unit.startswith("user@")
     )
+
+
+def _settings_problem(reading: Reading, endpoint: str) -> str:
+    if reading.found or is_local(endpoint):
+        return reading.problem
+    return "it is on another machine"
+
+
+def _is_reachable(activity: Activity, has_answered: bool) -> bool:
+    """Whether its API answers, whatever that says: an engine is not away because nobody knows whether it works.
+
+    has_answered: when it was asked for its settings; that counts where no probe asks.
+    """
+    if activity.unreachable:
+        return False
+    return activity.state in _ANSWERED or bool(has_answered if activity.answered is None else activity.answered)

@@ -19,7 +19,7 @@ from gpusupervisor.foreign_text import harmless
 from gpusupervisor.helper_call import call_helper
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.memory import Memory, read_memory
-from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, learn
+from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
 from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
@@ -51,23 +51,27 @@ class _Shown:
 
     before: tuple[Model, ...]
     residency: Residency | None
-    speeds: LoadSpeeds | None
+    speeds: LoadSpeeds
     after: tuple[Model, ...]
 
 
 class ResidencyKeeper:
     """Of all tenants that say where their models are."""
 
-    def __init__(self, clock: Clock, memory: Callable[[], Memory | None] = read_memory) -> None:
-        """memory: may block."""
+    def __init__(
+        self,
+        clock: Clock,
+        memory: Callable[[], Memory | None] = read_memory,
+        speeds: Callable[[str], LoadSpeeds] = lambda _tenant: NOTHING_LEARNED,
+    ) -> None:
+        """memory: may block. speeds: what was learned of a tenant's loads."""
         self._clock = clock
         self._memory = memory
+        self._speeds = speeds
         self.residencies: Mapping[str, Residency] = {}
         """By tenant; replaced and never changed."""
-        self.speeds: dict[str, LoadSpeeds] = {}
-        """By tenant: what was learned of its loads. Whoever keeps it may put it back."""
         self.usage: dict[tuple[str, str], Usage] = {}
-        """By tenant and model, as the engine's API names it; likewise."""
+        """By tenant and model, as the engine's API names it."""
         self._described: frozenset[str] = frozenset()
         self._running: frozenset[str] = frozenset()
         self._stale: set[str] = set()
@@ -101,11 +105,6 @@ class ResidencyKeeper:
         """What is known of a tenant's files is no longer so: something was read, or loaded."""
         self._stale.add(tenant)
         self._wanted.set()
-
-    def learn(self, tenant: str, load: MeasuredLoad) -> None:
-        """Take the measurement of a load in."""
-        self.speeds[tenant] = learn(self.speeds.get(tenant, LoadSpeeds()), load)
-        self.invalidate(tenant)
 
     async def keep_up_for_ever(self, bus: MessageBus) -> None:
         """Ask the helper whenever something is due."""
@@ -208,9 +207,9 @@ class ResidencyKeeper:
         return new | old | (self._stale & self._described)
 
     def _engine(self, status: EngineStatus) -> EngineStatus:
-        residency, speeds = self.residencies.get(status.id), self.speeds.get(status.id)
+        residency, speeds = self.residencies.get(status.id), self._speeds(status.id)
         shown = self._shown.get(status.id)
-        same = shown is not None and shown.residency is residency and shown.speeds is speeds
+        same = shown is not None and shown.residency is residency and shown.speeds == speeds
         if shown and same and (shown.before is status.models or shown.before == status.models):
             return replace(status, models=shown.after)
         self._note_usage(status)

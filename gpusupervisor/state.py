@@ -59,6 +59,8 @@ class EngineStatus:
     """What may say more of its settings and could not be read."""
     needs_reload: bool = False
     """Its unit's files have changed since systemd read them."""
+    settings_problem: str = ""
+    """What is not known of its settings, and why; empty when nothing is unknown, or it is not reachable."""
     models: tuple[Model, ...] = ()
     fits: tuple[Fit, ...] = ()
     """Of the models, in their order."""

@@ -14,6 +14,7 @@ import pytest
 
 from gpusupervisor.engine_http import (
     MAX_BODY,
+    Answer,
     BadAnswer,
     EngineHttp,
     HttpError,
@@ -318,3 +319,21 @@ async def test_a_name_of_this_machine_that_leads_to_another_is_not_asked(
 async def test_json_of_any_content_type_is_read(peer: Peer, http: EngineHttp) -> None:
     peer.answers["/x"] = reply(json.dumps([1]).encode(), content_type="text/plain")
     assert (await http.get(peer.url, "/x", timeout=SOON)).json() == [1]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error": "cudaMalloc failed: out of memory"}', "cudaMalloc failed: out of memory"),
+        (b'{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}', "Loading model"),
+        (b'{"detail": "Model is in use"}', "Model is in use"),
+        (b'{"error": "", "message": "no\\u001b[2J such"}', "no [2J such"),
+        (b'{"error": 5}', '{"error": 5}'),
+        (b"[1, 2]", "[1, 2]"),
+        (b"Internal\nServer \xff Error", "Internal Server \ufffd Error"),
+        (b"", ""),
+    ],
+)
+def test_a_refusal_is_told_in_the_engines_words(body: bytes, words: str) -> None:
+    assert Answer(500, body, "application/json").words() == words
+    assert len(Answer(500, body * 100_000, "").words()) <= 120

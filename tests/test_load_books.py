@@ -1,9 +1,14 @@
 """Measured loads teach how fast an engine loads from RAM and from disk."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from gpusupervisor.load_books import LoadBooks
+from gpusupervisor.clock import SystemClock
+from gpusupervisor.load_books import LoadBooks, speeds_of
 from gpusupervisor.models.load import LoadResult
+from gpusupervisor.models.load_speed import LoadSpeeds
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.telemetry.chores import Limits
@@ -11,6 +16,7 @@ from gpusupervisor.telemetry.service import Telemetry
 from tests.bus.builders import FakeClock
 
 GIB = 1 << 30
+MONTH = 30 * 86_400_000_000
 RESULT = LoadResult("ollama", "m", "GPU-1", 13 * GIB, 4_000_000, spilled=False, retried=False)
 
 
@@ -20,8 +26,8 @@ def test_a_load_from_disk_or_ram_is_learned_as_such(cached: int, kind: str) -> N
     LoadBooks(residency, telemetry).note(RESULT, ModelResidency("m", 12 * GIB, cached))
     [fact] = telemetry.facts.all()
     assert (fact.kind, fact.value) == (kind, 3 * GIB)
-    speeds = residency.speeds["ollama"]
-    assert (speeds.warm if cached else speeds.cold) == (3.0 * GIB,)
+    speeds = speeds_of(telemetry.facts, "ollama")
+    assert (speeds.warm, speeds.cold) == (((3 * GIB,), ()) if cached else ((), (3 * GIB,)))
 
 
 @pytest.mark.parametrize(
@@ -37,3 +43,25 @@ def test_where_it_came_from_is_not_guessed(files: ModelResidency | None) -> None
 async def test_without_model_directories_nobody_is_asked() -> None:
     books = LoadBooks(ResidencyKeeper(FakeClock()), Telemetry(None, Limits(0, 0), FakeClock()))
     assert await books.before("ollama", "m") is None
+
+
+async def test_what_loads_have_taught_is_known_after_a_restart(tmp_path: Path) -> None:
+    telemetry = Telemetry(tmp_path, Limits(MONTH, GIB), SystemClock())
+    telemetry.start()
+    books = LoadBooks(ResidencyKeeper(FakeClock()), telemetry)
+    books.note(RESULT, ModelResidency("m", 12 * GIB, 12 * GIB))
+    books.note(replace(RESULT, duration=10_000_000), ModelResidency("m", 12 * GIB, 6 * GIB))
+    books.measured("ollama", "m", 13 * GIB)
+    books.measured("ollama", "m", 14 * GIB)
+    books.measured("ollama", "with a \ud800", GIB)
+    await telemetry.close()
+    again = Telemetry(tmp_path, Limits(MONTH, GIB), SystemClock())
+    again.start()
+    await again.recalled.wait()
+    books = LoadBooks(ResidencyKeeper(FakeClock()), again)
+    assert speeds_of(again.facts, "ollama") == LoadSpeeds(cold=(6 * GIB // 8,), warm=(3 * GIB,))
+    assert (books.need("ollama", "m"), books.need("ollama", "with a \ud800")) == (14 * GIB, GIB)
+    assert (books.need("ollama", "n"), books.need("other", "m")) == (None, None)
+    await again.forget("ollama", "model-need")
+    assert books.need("ollama", "m") is None
+    await again.close()

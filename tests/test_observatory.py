@@ -12,17 +12,20 @@ from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
+from tests.http_peer import Peer
 from tests.tenants.people import GIB, USER, gpu, sample, who
 
 
 class Machine:
     """In place of the GPU and of /proc."""
 
-    def __init__(self, *identities: ProcessIdentity) -> None:
+    def __init__(self, *identities: ProcessIdentity, holding: int = GIB) -> None:
         self.identities = identities
+        self.holding = holding
 
     async def sample(self, **_: bool) -> Sample:
-        return sample(gpu(processes={each.key.pid: GIB for each in self.identities}))
+        held = {each.key.pid: self.holding for each in self.identities} if self.holding else {}
+        return sample(gpu(processes=held))
 
     def identify(self, pids: Sequence[int]) -> dict[int, ProcessIdentity]:
         return {each.key.pid: each for each in self.identities}
@@ -109,4 +112,51 @@ async def test_a_users_units_mistake_is_told_while_it_is_there(units: Units, htt
     machine.identities = ()
     await observatory.look(needed=True)
     assert observatory.declaration_problems() == ()
+    await observatory.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "answer", "status"),
+    [
+        ("/opt/tabbyAPI/main.py", "/health", {"status": "healthy"}, 200),
+        ("/opt/tabbyAPI/main.py", "/health", {"detail": "no key"}, 401),
+        ("/opt/text-generation-webui/server.py", "/v1/internal/model/info", {"model_name": "a model"}, 200),
+        ("/opt/ComfyUI/main.py", "/prompt", {"exec_info": {}}, 200),
+        ("/opt/ComfyUI/main.py", "/prompt", "nonsense", 500),
+    ],
+)
+async def test_an_engine_that_does_not_tell_whether_it_works_is_reachable_all_the_same(
+    units: Units, http: EngineHttp, peer: Peer, command: str, path: str, answer: object, status: int
+) -> None:
+    peer.says(path, answer, status)
+    line = f"python {command} --port {peer.port} --api-port {peer.port}"
+    observatory = await observe(Machine(who(7, line)), units, http)
+    for _ in range(3):
+        seen = await observatory.look(needed=True)
+    [engine] = [each for each in observatory.engines(seen).values() if each.endpoint == peer.url]
+    assert (engine.reachable, engine.detail) == (True, ""), seen.activities[engine.id]
+    assert seen.activities[engine.id].state == "unknown"
+    await peer.stop()
+    await observatory.close()
+    gone = await observe(Machine(who(7, line)), units, http)
+    for _ in range(3):
+        seen = await gone.look(needed=True)
+    assert not gone.engines(seen)[engine.id].reachable
+    await gone.close()
+
+
+async def test_an_idle_server_that_no_probe_asks_is_reachable_when_it_answers_what_it_is_asked(
+    units: Units, http: EngineHttp, peer: Peer
+) -> None:
+    """Speaches does not tell whether it works, and holds no VRAM while nothing is loaded."""
+    peer.says("/api/ps", {"models": []})
+    server = who(
+        7, f"python -m uvicorn speaches.main:create_app --port {peer.port}", cgroup="/system.slice/speaches.service"
+    )
+    units.units = {"speaches.service": Unit("speaches.service", True, 7, ())}
+    observatory = await observe(Machine(server, holding=0), units, http)
+    async with asyncio.timeout(10):
+        while not (engine := observatory.engines(await observatory.look(needed=True))["speaches"]).reachable:
+            await asyncio.sleep(0.01)
+    assert (engine.endpoint, engine.detail) == (peer.url, "")
     await observatory.close()

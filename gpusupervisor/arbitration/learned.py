@@ -1,4 +1,4 @@
-"""What was learned of tenants and stays true over a restart: floors, needs, load speeds.
+"""What was learned of tenants and stays true over a restart: floors, needs, their models' needs, load speeds.
 
 Values in, values out: who stores them is told of each change.
 """
@@ -9,12 +9,12 @@ from typing import Literal, get_args
 
 from gpusupervisor.quantities import format_bytes
 
-FactKind = Literal["floor", "need", "load-cold", "load-warm"]
-"""floor, need: bytes. load-cold, load-warm: bytes per second, from disk and from RAM."""
+FactKind = Literal["floor", "need", "model-need", "load-cold", "load-warm"]
+"""floor, need, model-need: bytes. load-cold, load-warm: bytes per second, from disk and from RAM."""
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
-FactKey = tuple[FactKind, str, str]
-"""Kind, tenant, GPU."""
+FactKey = tuple[FactKind, str, str, str]
+"""Kind, tenant, GPU, model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,13 @@ class Fact:
     application: str = ""
     """What ran when it was learned, where that matters."""
     evidence: tuple[Measured, ...] = ()
+    model: str = ""
+    """Of which of its models, where it is of one, as the engine's API names it."""
 
     @property
     def key(self) -> FactKey:
         """What there is one fact of."""
-        return self.kind, self.tenant, self.gpu
+        return self.kind, self.tenant, self.gpu, self.model
 
 
 def _unkept(_fact: Fact) -> None:
@@ -87,9 +89,9 @@ class LearnedFacts:
         if known is None or known.value != left:
             self.learn(Fact("floor", tenant, gpu, left, self._realtime(now), source))
 
-    def get(self, kind: FactKind, tenant: str, gpu: str = "") -> Fact | None:
+    def get(self, kind: FactKind, tenant: str, gpu: str = "", model: str = "") -> Fact | None:
         """One fact; None when it is not known."""
-        return self._facts.get(tenant, {}).get((kind, tenant, gpu))
+        return self._facts.get(tenant, {}).get((kind, tenant, gpu, model))
 
     def floors(self, tenant: str) -> dict[str, int]:
         """GPU UUID to the bytes a tenant keeps after a release."""

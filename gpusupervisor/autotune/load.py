@@ -125,11 +125,5 @@ def _microseconds(value: object, scale: float) -> int | None:
 
 def _refusal(answer: Answer) -> str:
     """A refusal in one line: the status, and the engine's own words where it has some."""
-    try:
-        told = answer.json()
-    except HttpError:
-        told = None
-    error = told.get("error") if isinstance(told, dict) else None
-    if isinstance(error, dict):
-        error = error.get("message")
-    return f"HTTP {answer.status}" + (f": {harmless(error)}" if isinstance(error, str) and error else "")
+    said = answer.words()
+    return f"HTTP {answer.status}" + (f": {said}" if said else "")

@@ -101,6 +101,7 @@ ENGINE = Interface(
         Property("Detail", "s"),
         Property("Unit", "s"),
         Property("Settings", "aa{sv}", "invalidates"),
+        Property("SettingsProblem", "s"),
         Property("Models", "aa{sv}", "invalidates"),
         Property("ModelsProblem", "s"),
         Property("Capabilities", "as"),

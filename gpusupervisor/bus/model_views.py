@@ -66,6 +66,7 @@ def _model(model: Model, fit: Fit) -> dict[str, Variant]:
         pinned=("b", model.pinned),
         remote=("b", model.remote),
         cached=("t", model.cached),
+        cached_problem=("s", model.cached_problem),
         load_estimate=("s", str(model.load_estimate or "")),
         fit=("s", fit.verdict),
         fit_detail=("s", fit.detail),

@@ -91,6 +91,7 @@ def _fact(fact: Fact, stored: bool) -> dict[str, Variant]:
         kind=("s", fact.kind),
         tenant=("s", fact.tenant),
         gpu=("s", fact.gpu),
+        model=("s", fact.model),
         value=("t", fact.value),
         learned_at=("t", fact.learned_at),
         source=("s", fact.source),

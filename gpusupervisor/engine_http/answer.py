@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from gpusupervisor.foreign_text import harmless
 
+LONGEST_REFUSAL = 65_536
+"""Bytes of a refusal that are looked through."""
+
 
 class HttpError(Exception):
     """No usable answer; the text is one clause for a person."""
@@ -60,6 +63,24 @@ class Answer:
             kind = harmless(self.content_type, 40) or "no content type"
             raise BadAnswer(f"answered something that is not JSON ({kind})") from None
         return parsed
+
+    def words(self) -> str:
+        """What it says of why it did not do it, in one harmless line: the text that its JSON has for that, else all."""
+        try:
+            told = self.json() if len(self.body) <= LONGEST_REFUSAL else None
+        except BadAnswer:
+            told = None
+        found = _reason(told)
+        return harmless(found if found else self.body[:LONGEST_REFUSAL].decode(errors="replace"))
+
+
+def _reason(told: object) -> str:
+    """Ollama and llama-swap have {"error": text}, llama.cpp {"error": {"message": text}}, FastAPI {"detail": text}."""
+    if not isinstance(told, dict):
+        return ""
+    error = told.get("error")
+    texts = (error.get("message") if isinstance(error, dict) else error, told.get("detail"), told.get("message"))
+    return next((text for text in texts if isinstance(text, str) and text), "")
 
 
 def _no_constant(name: str) -> object:

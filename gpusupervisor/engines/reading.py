@@ -9,6 +9,11 @@ from gpusupervisor.engines.setting import Setting
 from gpusupervisor.engines.table import Table
 from gpusupervisor.processes.identity import ProcessIdentity
 
+NOT_FOUND = (
+    "it answers, but which process it is, and so what that was started with, is not known: no system unit runs it, and "
+    "it was not seen to hold VRAM"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -22,11 +27,20 @@ class Reading:
     """What may say more and could not be read."""
     needs_reload: bool = False
     """Its unit's files have changed since systemd read them."""
+    found: bool = False
+    """Its process or its unit is known."""
 
     @property
     def pending(self) -> tuple[str, ...]:
         """Names of the settings that wait for a restart."""
         return tuple(setting.name for setting in self.settings if setting.pending)
+
+    @property
+    def problem(self) -> str:
+        """What is not known of what a reachable engine is set to; empty when nothing is unknown."""
+        if not self.found:
+            return NOT_FOUND
+        return f"{', '.join(self.hidden)} could not be read" if self.hidden else ""
 
 
 def read(table: Table, server: ProcessIdentity | None, unit: Unit | None, api: ApiFacts) -> Reading:
@@ -46,6 +60,7 @@ def read(table: Table, server: ProcessIdentity | None, unit: Unit | None, api: A
         unit=unit.name if unit is not None else "",
         hidden=tuple(hidden),
         needs_reload=unit is not None and unit.needs_reload,
+        found=server is not None or unit is not None,
     )
 
 

@@ -64,7 +64,7 @@ class FitBook:
 
     def update(self, situation: Situation, engines: Mapping[str, tuple[EngineModels, Manners]]) -> None:
         """Reckon what has changed."""
-        basis = _basis_of(situation)
+        basis = _basis_of(situation, self._least)
         moved = basis.moved(self._basis)
         if moved:
             self._basis = basis
@@ -130,7 +130,7 @@ def _is_plain(model: Model) -> bool:
     return model.needs is not None and not model.remote and model.state not in ("loaded", "loading")
 
 
-def _basis_of(situation: Situation) -> _Basis:
+def _basis_of(situation: Situation, least: Least) -> _Basis:
     words: list[object] = [situation.reserve]
     figures: list[int] = []
     for gpu in situation.gpus.values():
@@ -153,6 +153,7 @@ def _basis_of(situation: Situation) -> _Basis:
         )
         for gpu_id, held in tenant.holdings.items():
             against = objection(tenant, gpu_id, situation.now, ANYBODY)
-            words.append(against.reason if against else "")
-            figures += (held, tenant.floor(gpu_id))
+            watched = least(tenant.id, gpu_id)
+            words += (against.reason if against else "", watched is None)
+            figures += (held, tenant.floor(gpu_id), watched or 0)
     return _Basis(tuple(words), tuple(figures))

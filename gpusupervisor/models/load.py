@@ -233,7 +233,9 @@ class Load:
             report(10, f"{format_bytes(size)} are loaded")
 
     async def _clean_up(self) -> None:
-        """What was begun at the engine is unloaded again, if it can."""
+        """What was begun at the engine is unloaded again, if it can; what was loaded before stays."""
+        if self._model.state == "loaded" and not self._model.spilled:
+            return
         known = await self._loader.list_models(self._engine)
         if known.cannot("unload"):
             return

@@ -1,14 +1,12 @@
 """How fast an engine loads models from RAM and from disk, learned from loads that were measured. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.quantities import format_duration
 
-REMEMBERED = 8
-"""Loads of each kind; the median of them counts, so that one odd load changes little."""
 SMALLEST = 64 * 1024 * 1024
 """Bytes of a load that says something of speed: below it, all is what the engine does anyway."""
 COLD = 5
@@ -17,6 +15,8 @@ WARM = 95
 """Percent in RAM from which on it was one from RAM."""
 
 LoadSource = Literal["RAM", "disk", "RAM and disk"]
+SpeedKind = Literal["cold", "warm"]
+"""From disk, from RAM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,14 @@ class MeasuredLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadSpeeds:
-    """What was learned of one engine: bytes a second of the latest loads, the oldest first. To be kept as it is."""
+    """What was learned of one engine: bytes a second of its latest loads, of which the median counts."""
 
-    cold: tuple[float, ...] = ()
-    warm: tuple[float, ...] = ()
+    cold: tuple[int, ...] = ()
+    warm: tuple[int, ...] = ()
+
+
+NOTHING_LEARNED = LoadSpeeds()
+"""Of an engine whose loads were never measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +57,20 @@ class LoadEstimate:
         return f"from {self.source}, about {format_duration(seconds * MICROSECONDS)}"
 
 
-def learn(speeds: LoadSpeeds, load: MeasuredLoad) -> LoadSpeeds:
-    """The speeds with one more load. One partly from RAM tells of the disk, once the speed from RAM is known."""
+def measured_speed(speeds: LoadSpeeds, load: MeasuredLoad) -> tuple[SpeedKind, int] | None:
+    """What a load teaches, in bytes a second; None when nothing.
+
+    One partly from RAM tells of the disk, once the speed from RAM is known.
+    """
     if load.size < SMALLEST or load.took <= 0 or not 0 <= load.cached <= load.size:
-        return speeds
+        return None
     percent = load.cached * 100 / load.size
     if percent >= WARM:
-        return replace(speeds, warm=_latest(speeds.warm, load.size, load.took))
+        return "warm", _speed(load.size, load.took)
     if percent <= COLD:
-        return replace(speeds, cold=_latest(speeds.cold, load.size, load.took))
-    if not speeds.warm:
-        return speeds
-    rest = load.took - round(load.cached / median(speeds.warm) * MICROSECONDS)
-    return replace(speeds, cold=_latest(speeds.cold, load.size - load.cached, rest)) if rest > 0 else speeds
+        return "cold", _speed(load.size, load.took)
+    rest = load.took - _time(load.cached, speeds.warm) if speeds.warm else 0
+    return ("cold", _speed(load.size - load.cached, rest)) if rest > 0 else None
 
 
 def estimate(speeds: LoadSpeeds, size: int, cached: int) -> LoadEstimate | None:
@@ -85,9 +90,9 @@ def _source(size: int, cached: int) -> LoadSource:
     return "disk" if cached * 100 <= size * COLD else "RAM and disk"
 
 
-def _latest(known: tuple[float, ...], size: int, took: int) -> tuple[float, ...]:
-    return (*known, size / took * MICROSECONDS)[-REMEMBERED:]
+def _speed(size: int, took: int) -> int:
+    return max(1, size * MICROSECONDS // took)
 
 
-def _time(size: int, speeds: tuple[float, ...]) -> int:
+def _time(size: int, speeds: tuple[int, ...]) -> int:
     return round(size / median(speeds) * MICROSECONDS) if size else 0

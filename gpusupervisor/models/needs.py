@@ -12,14 +12,14 @@ OVERHEAD = 600 << 20
 """Bytes for what every load costs beside the model: the CUDA context and kernels (300 to 500 MiB) and the buffers
 of one computation."""
 REMEMBERED = 4096
-"""Models whose measured or reported need is kept."""
+"""Models whose reported need is kept."""
 
 Learned = Callable[[str, str], int | None]
-"""What telemetry has learned of an engine's model, in bytes: of the tenant's id and the model's name."""
+"""What the last measured load of an engine's model took, in bytes: of the tenant's id and the model's name."""
 
 
 def nothing_learned(_engine: str, _model: str) -> int | None:
-    """Of a telemetry that knows nothing yet."""
+    """Nothing was ever measured."""
     return None
 
 
@@ -29,17 +29,11 @@ def estimate(size: int) -> int:
 
 
 class Needs:
-    """Remembers what was measured and reported, for as long as the service runs."""
+    """Asks for what was measured; remembers what was reported, for as long as the service runs."""
 
     def __init__(self, learned: Learned = nothing_learned) -> None:
-        """learned: asked for what was measured before this start."""
         self._learned = learned
-        self._measured: dict[tuple[str, str], int] = {}
         self._reported: dict[tuple[str, str], int] = {}
-
-    def measured(self, engine: str, model: str, size: int) -> None:
-        """A load of it took so many bytes of VRAM, all of it."""
-        _remember(self._measured, (engine, model), size)
 
     def of(self, engine: str, model: Listed) -> tuple[int | None, str]:
         """Bytes, and where that comes from; (None, "") when nobody knows. Notes what the engine reports now."""
@@ -48,7 +42,7 @@ class Needs:
         key = (engine, model.name)
         if model.wants is not None and model.wants > 0:
             _remember(self._reported, key, model.wants)
-        measured = self._measured.get(key) or self._learned(*key)
+        measured = self._learned(*key)
         if measured is not None:
             return measured, "measured"
         if key in self._reported:

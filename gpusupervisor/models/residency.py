@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpusupervisor.models.load_speed import LoadSpeeds, estimate
+from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds, estimate
 from gpusupervisor.models.model import Model
 
 NEARLY_ALL = 99
@@ -74,7 +74,7 @@ def find(residency: Residency, model: str) -> ModelResidency | None:
 
 
 def with_residency(
-    models: Sequence[Model], residency: Residency | None, speeds: LoadSpeeds | None = None
+    models: Sequence[Model], residency: Residency | None, speeds: LoadSpeeds = NOTHING_LEARNED
 ) -> tuple[Model, ...]:
     """The models with what is in RAM of them, and how long a load takes from there."""
     if residency is None:
@@ -82,12 +82,12 @@ def with_residency(
     return tuple(_with_residency(model, residency, speeds) for model in models)
 
 
-def _with_residency(model: Model, residency: Residency, speeds: LoadSpeeds | None) -> Model:
+def _with_residency(model: Model, residency: Residency, speeds: LoadSpeeds) -> Model:
     files = find(residency, model.name)
     if files is None:
         return replace(model, cached_problem=_why_unknown(residency))
     size = files.size if model.size is None else model.size
-    expected = None if speeds is None or files.cached is None else estimate(speeds, files.size, files.cached)
+    expected = None if files.cached is None else estimate(speeds, files.size, files.cached)
     return replace(model, size=size, cached=files.cached, cached_problem=files.problem, load_estimate=expected)
 
 

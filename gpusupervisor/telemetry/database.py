@@ -121,7 +121,8 @@ class Database:
 
     def _write_fact(self, key: FactKey, fact: Fact | None) -> None:
         if fact is None:
-            self.connection.execute("DELETE FROM facts WHERE kind = ? AND tenant = ? AND gpu = ?", key)
+            where = "kind = ? AND tenant = ? AND gpu = ? AND model = ?"
+            self.connection.execute(f"DELETE FROM facts WHERE {where}", key)  # noqa: S608
             return
         row = row_of(fact)
         marks = ", ".join("?" for _ in row)

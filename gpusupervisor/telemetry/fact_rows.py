@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpusupervisor.arbitration.learned import KINDS, Fact, FactKey, Measured
 from gpusupervisor.telemetry.records import countable
 
-COLUMNS = "kind, tenant, gpu, value, learned_at, source, application, evidence, checksum"
+COLUMNS = "kind, tenant, gpu, model, value, learned_at, source, application, evidence, checksum"
 Row = tuple[object, ...]
 
 
@@ -29,11 +29,21 @@ def row_of(fact: Fact) -> Row:
 
 def fact_of(row: Row) -> Fact | None:
     """The fact that a row keeps; None for one that is damaged."""
-    kind, tenant, gpu, value, learned_at, source, application, evidence, checksum = row
+    kind, tenant, gpu, model, value, learned_at, source, application, evidence, checksum = row
     if checksum != _checksum(row[:-1]) or kind not in KINDS:
         return None
     measured = tuple(Measured(at, size) for at, size in json.loads(str(evidence)))
-    return Fact(kind, str(tenant), str(gpu), _int(value), _int(learned_at), str(source), str(application), measured)
+    return Fact(
+        kind,
+        str(tenant),
+        str(gpu),
+        _int(value),
+        _int(learned_at),
+        str(source),
+        str(application),
+        measured,
+        str(model),
+    )
 
 
 def read_facts(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -58,6 +68,10 @@ def salvage_facts(connection: sqlite3.Connection) -> dict[FactKey, Fact]:
 
 
 def _checksum(content: Row) -> int:
+    """Rows that are older than the column "model" have none, and keep the checksum that they were written with."""
+    kind, tenant, gpu, model, *rest = content
+    if not model:
+        content = (kind, tenant, gpu, *rest)
     return zlib.crc32(repr(content).encode("utf-8", "backslashreplace"))
 
 

@@ -27,6 +27,19 @@ MIGRATIONS: tuple[str, ...] = (
     ) STRICT;
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE facts RENAME TO facts_without_model;
+    CREATE TABLE facts (
+        kind TEXT NOT NULL, tenant TEXT NOT NULL, gpu TEXT NOT NULL, model TEXT NOT NULL, value INTEGER NOT NULL,
+        learned_at INTEGER NOT NULL, source TEXT NOT NULL, application TEXT NOT NULL, evidence TEXT NOT NULL,
+        checksum INTEGER NOT NULL,
+        PRIMARY KEY (kind, tenant, gpu, model)
+    ) STRICT;
+    INSERT INTO facts
+        SELECT kind, tenant, gpu, '', value, learned_at, source, application, evidence, checksum
+        FROM facts_without_model;
+    DROP TABLE facts_without_model;
+    """,
 )
 """Each leads from the version of its place to the next one."""
 

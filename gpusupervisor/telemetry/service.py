@@ -42,7 +42,7 @@ MOST_EVENTS = 1000
 FORGET_PATIENCE = 5.0
 """Seconds to wait for the disk."""
 LOADS = 8
-"""Of the last so many loads the median speed counts."""
+"""Of the last so many loads the median speed counts, so that one odd load changes little."""
 NOWHERE = "there is no state directory (systemd's StateDirectory=), so nothing is stored"
 
 
@@ -135,17 +135,19 @@ class Telemetry:
 
     def note_load(self, load: Load) -> None:
         """A model was loaded: how fast, where it came from."""
-        at = self._now()
-        self._put(happenings.of_load(load, at))
-        if load.source == "unknown" or load.duration <= 0 or load.size <= 0:
-            return
-        kind: FactKind = "load-cold" if load.source == "cold" else "load-warm"
-        known = self.facts.get(kind, load.tenant, load.gpu)
-        speed = load.size * 1_000_000 // load.duration
+        self._put(happenings.of_load(load, self._now()))
+
+    def learn_speed(self, tenant: str, kind: FactKind, speed: int) -> None:
+        """A load went so fast. kind: "load-cold" or "load-warm"; speed: bytes per second."""
+        at, known = self._now(), self.facts.get(kind, tenant)
         evidence = (*(known.evidence if known else ()), Measured(at, speed))[-LOADS:]
         median = int(statistics.median(each.value for each in evidence))
-        source = f"the median of its last {len(evidence)} loads"
-        self.facts.learn(Fact(kind, load.tenant, load.gpu, median, at, source, evidence=evidence))
+        source = "its last load" if len(evidence) == 1 else f"the median of its last {len(evidence)} loads"
+        self.facts.learn(Fact(kind, tenant, "", median, at, source, evidence=evidence))
+
+    def learn_model_need(self, tenant: str, model: str, size: int) -> None:
+        """A whole load of a model took so many bytes of VRAM."""
+        self.facts.learn(Fact("model-need", tenant, "", size, self._now(), "what its last load took", model=model))
 
     def _put(self, event: TelemetryEvent) -> None:
         if self._store is not None:

@@ -11,13 +11,26 @@ from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import WontFit
 from gpusupervisor.models.fit import Fit
 from gpusupervisor.models.fit_book import CardFit
+from gpusupervisor.models.load_speed import LoadEstimate
 from gpusupervisor.models.model import Model
 from gpusupervisor.state import State
 from tests.bus.builders import CARD, GIB, make_state
 from tests.bus.conftest import Client, PrivateBus, Starter
 from tests.bus.fakes import FakeController, FixedAuthority
 
-MODELS = (Model("llama3:8b", "loaded", 5 * GIB, 6 * GIB, "reported", 4 * GIB, spilled=True), Model("b"))
+MODELS = (
+    Model(
+        "llama3:8b",
+        "loaded",
+        5 * GIB,
+        6 * GIB,
+        "reported",
+        4 * GIB,
+        spilled=True,
+        cached_problem="the helper is not there",
+    ),
+    Model("b", load_estimate=LoadEstimate(3_000_000, "RAM")),
+)
 FITS = (Fit("now", "there is room"), Fit("unknown", "nobody knows what it needs in VRAM"))
 ENGINE_PATH = names.engine_path("ollama")
 
@@ -39,8 +52,10 @@ def test_models_are_shown_with_what_is_known() -> None:
     assert first == {
         "name": "llama3:8b", "state": "loaded", "size": 5 * GIB, "needs": 6 * GIB, "needs_source": "reported",
         "held": 4 * GIB, "spilled": True, "pinned": False, "remote": False,
-        "cached": UNKNOWN, "load_estimate": "", "fit": "now", "fit_detail": "there is room",
+        "cached": UNKNOWN, "cached_problem": "the helper is not there", "load_estimate": "",
+        "fit": "now", "fit_detail": "there is room",
     }  # fmt: skip
+    assert second["load_estimate"] == "from RAM, about 3s"
     assert (second["needs"], second["size"], second["fit"]) == (UNKNOWN, UNKNOWN, "unknown")
     assert (shown["ModelsProblem"], shown["Capabilities"]) == ("part is unknown", ("list", "load"))
 

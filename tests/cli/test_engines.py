@@ -18,7 +18,8 @@ HIGH = Setting("--highvram", "", "command line", "models stay\x1b[2J in VRAM")
 async def published(service: BusService) -> BusService:
     state = make_state()
     ollama = replace(state.engines["ollama"], settings=(KEEP, HIGH), unit="ollama.service")
-    service.publish(replace(state, engines={**state.engines, "ollama": ollama}))
+    comfyui = replace(state.engines["comfyui"], settings_problem="which process it is is not known")
+    service.publish(replace(state, engines={"ollama": ollama, "comfyui": comfyui}))
     return service
 
 
@@ -35,7 +36,9 @@ async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, publishe
     ):
         assert part in shown.output
     assert "\x1b" not in shown.output
-    assert "no settings are known" in (await ctl("engine", "comfyui")).output
+    unknown = (await ctl("engine", "comfyui")).output
+    assert "no settings are known" in unknown
+    assert "which process it is is not known" in unknown
 
 
 async def test_all_engines_are_a_line_each(ctl: Run, published: BusService) -> None:

@@ -17,7 +17,7 @@ async def test_models_are_listed_with_what_fits(service: BusService, ctl: Run) -
     assert shown.status == 0, shown.errors
     rows = [" ".join(line.split()) for line in shown.output.splitlines()]
     assert rows[1] == "ollama llama3:8b loaded, spilled 6.0 GiB now there is room"
-    assert rows[2].startswith("ollama b unknown ? unknown nobody knows")
+    assert rows[2].startswith("ollama b unknown ? unknown from RAM, about 3s nobody knows")
     assert "ollama: part is unknown" in rows
     assert any(row.endswith(": 1 model fits but") for row in rows)
     nobody = await ctl("models", "nobody")
@@ -45,10 +45,16 @@ async def test_an_unload_tells_what_came_back(service: BusService, ctl: Run, con
 def test_nothing_that_others_wrote_steers_the_terminal() -> None:
     model = {
         "name": NASTY, "state": NASTY, "spilled": True, "needs": None, "fit": NASTY, "fit_detail": NASTY,
+        "load_estimate": NASTY,
     }  # fmt: skip
     engine = {"id": NASTY, "models": [model], "reachable": True, "models_problem": NASTY}
     card = {"name": NASTY, "fit_summary": NASTY}
     assert is_harmless(drawn(models_screen({"engines": [engine], "gpus": [card]})))
+
+
+def test_a_load_of_what_is_loaded_says_so() -> None:
+    result = {"taken": 0, "duration": 3000, "speed": 0, "spilled": False}
+    assert str(loaded(result)) == "loaded: it took no VRAM that it did not have already"
 
 
 def test_a_load_that_spilled_says_so() -> None:

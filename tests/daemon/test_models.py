@@ -15,7 +15,7 @@ from gpusupervisor.simulation.engines.launch import disguised_python
 from gpusupervisor.simulation.nvml import SimulatedGpu
 from tests.daemon.conftest import hang_up
 from tests.daemon.observer import CallFailed, Observer, observer_of
-from tests.daemon.station import Engine, Station, wait_until
+from tests.daemon.station import Daemon, Engine, Station, wait_until
 
 GIB = 1 << 30
 CARD = SimulatedGpu(total=24 * GIB)
@@ -37,6 +37,12 @@ class Scene:
     ollama: Engine
     comfyui: Engine
     observer: Observer
+    daemon: Daemon
+
+    async def restart(self) -> None:
+        """Another life of the service."""
+        await asyncio.to_thread(self.station.dismiss, self.daemon)
+        self.daemon = await asyncio.to_thread(lambda: self.station.daemon().wait_ready())
 
     async def engine(self) -> dict[str, Any]:
         return await self.observer.properties(ENGINE_PATH, "Engine")
@@ -117,15 +123,17 @@ def stage() -> Iterator[tuple[Station, Engine, Engine]]:
 @pytest.fixture
 async def scene(stage: tuple[Station, Engine, Engine]) -> AsyncIterator[Scene]:
     station, ollama, comfyui = stage
-    # Of each test's own: it remembers who was asked, and who had his memory back at once.
+    # Of each test's own: it remembers who was asked, who had his memory back at once, and what loads took.
+    for left in station.state.iterdir():
+        left.unlink()
     daemon = await asyncio.to_thread(lambda: station.daemon().wait_ready())
     observer = await observer_of(station.bus.address)
-    scene = Scene(station, ollama, comfyui, observer)
+    scene = Scene(station, ollama, comfyui, observer, daemon)
     await scene.clear()
     observer.signals.clear()
     yield scene
     await hang_up(observer)
-    await asyncio.to_thread(station.dismiss, daemon)
+    await asyncio.to_thread(station.dismiss, scene.daemon)
 
 
 async def test_the_catalogue_says_what_there_is_and_what_fits(scene: Scene) -> None:
@@ -146,6 +154,15 @@ async def test_the_catalogue_says_what_there_is_and_what_fits(scene: Scene) -> N
     assert 0 < card["Ceiling"] < card["MemoryTotal"]
 
 
+async def test_of_an_engine_that_was_started_by_hand_it_is_said_why_its_settings_are_not_known(scene: Scene) -> None:
+    """Until it holds VRAM for the first time: its process is known from then on."""
+    assert "which process it is" in (await scene.engine())["SettingsProblem"]
+    assert (await scene.load(SMALL))["State"] == "succeeded"
+    await scene.observer.sees_tenant("ollama", "idle", Activity=lambda state: state == "idle")
+    assert (await scene.unload(SMALL))["freed"] == 3 * GIB
+    await scene.observer.sees(ENGINE_PATH, "Engine", "its process", SettingsProblem=lambda problem: not problem)
+
+
 async def test_a_load_makes_room_first_and_is_measured(scene: Scene) -> None:
     await scene.fill_comfyui("14G")
     job = await scene.load(BIG)
@@ -162,6 +179,13 @@ async def test_a_load_makes_room_first_and_is_measured(scene: Scene) -> None:
     assert kept["Plan"] == ""
 
 
+async def test_what_a_load_took_is_known_after_a_restart(scene: Scene) -> None:
+    assert (await scene.load(SMALL))["State"] == "succeeded"
+    await scene.restart()
+    await scene.sees_model(SMALL, "what was measured", needs=3 * GIB, needs_source="measured")
+    await scene.sees_model(BIG, "what never was", needs_source="estimated from its size")
+
+
 async def test_the_command_line_follows_a_load_to_its_end(scene: Scene) -> None:
     command = (sys.executable, "-m", "gpusupervisor.cli.main")
     done = await scene.station.bus.run(*command, "load", "ollama", SMALL)
@@ -175,12 +199,33 @@ async def test_the_command_line_follows_a_load_to_its_end(scene: Scene) -> None:
     assert "out of memory twice" in failed.errors
 
 
+async def test_a_load_of_what_is_loaded_is_no_load_and_teaches_nothing(scene: Scene) -> None:
+    assert (await scene.load(SMALL))["Result"]["taken"] == 3 * GIB
+    await scene.observer.sees_tenant("ollama", "idle", Activity=lambda state: state == "idle")
+    again = await scene.load(SMALL)
+    assert (again["State"], again["Result"]["taken"]) == ("succeeded", 0), again["Detail"]
+    telemetry = f"{names.BUS_NAME}.Telemetry"
+    events = await scene.observer.ask(names.TELEMETRY_PATH, telemetry, "Events", "ttsu", 0, 0, "load", 0)
+    assert len(events) == 1
+    [fact] = [each for each in await scene.observer.ask(names.TELEMETRY_PATH, telemetry, "Learned")
+              if each["kind"] == "model-need"]  # fmt: skip
+    assert (fact["tenant"], fact["model"], fact["value"]) == ("ollama", SMALL, 3 * GIB)
+
+
 async def test_an_unload_is_measured(scene: Scene) -> None:
     assert (await scene.load(SMALL))["State"] == "succeeded"
     await scene.observer.sees_tenant("ollama", "idle", Activity=lambda state: state == "idle")
     result = await scene.unload(SMALL)
     assert result["freed"] == 3 * GIB
     assert (await scene.model(SMALL))["state"] == "not-loaded"
+
+
+async def test_one_request_may_follow_the_other_at_once(scene: Scene) -> None:
+    """That its memory has grown is our own doing, and no reason to refuse."""
+    assert (await scene.load(SMALL))["State"] == "succeeded"
+    second = await scene.load(BIG)
+    assert second["State"] == "succeeded", second["Detail"]
+    assert (await scene.unload(BIG))["freed"] == 13 * GIB
 
 
 async def test_nothing_is_unloaded_from_an_engine_that_works(scene: Scene) -> None:

@@ -36,6 +36,8 @@ BY_ENGINE: dict[str, dict[str, object]] = {
         "/get_server_info": {"version": "0.5.3", "mem_fraction_static": 0.85, "enable_memory_saver": False,
                              "enable_metrics": True, "max_total_num_tokens": 120000, "internal_states": [{}]},
     },
+    "speaches": {"/api/ps": {"models": ["Systran/faster-whisper-small"]}},
+    "lm-studio": {"/v1/models": {"data": [{"id": "qwen3-8b", "object": "model"}], "object": "list"}},
     "localai": {"/version": {"version": "v3.5.0"}},
     "automatic1111": {
         "/sdapi/v1/cmd-flags": {"lowvram": False, "medvram": True, "device_id": None, "api": True, "port": 7860},
@@ -55,5 +57,5 @@ BY_ENGINE: dict[str, dict[str, object]] = {
 VERSIONS = {
     "ollama": "0.33.0-rc2", "comfyui": "0.3.64", "llama.cpp": "b0-unknown", "llama-swap": "170", "vllm": "0.11.0",
     "sglang": "0.5.3", "localai": "v3.5.0", "automatic1111": "", "invokeai": "6.7.0", "tabbyapi": "0.0.1",
-    "koboldcpp": "1.99",
+    "koboldcpp": "1.99", "speaches": "", "lm-studio": "",
 }  # fmt: skip

@@ -74,6 +74,12 @@ def test_of_a_hidden_process_the_units_word_is_taken_and_what_is_missing_is_name
     (found,) = whole.settings
     assert (found.name, found.value, found.source, found.pending) == ("OLLAMA_KEEP_ALIVE", "1h", DROP_IN, "")
     assert whole.hidden == ("the environment of its process", "/etc/secret.env")
+    assert whole.problem == "the environment of its process, /etc/secret.env could not be read"
+
+
+def test_of_an_engine_whose_process_nobody_knows_that_is_said() -> None:
+    assert "which process it is" in reading("ollama", None, None, api("0.33.0")).problem
+    assert reading("ollama", process(), None, api("0.33.0")).problem == ""
 
 
 def test_a_stopped_unit_says_what_its_next_start_will_have() -> None:

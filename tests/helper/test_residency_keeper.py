@@ -12,7 +12,7 @@ from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.jobs import Job, Jobs
 from gpusupervisor.memory import Memory
-from gpusupervisor.models.load_speed import MeasuredLoad
+from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.warm_plan import WarmedUp
 from gpusupervisor.residency_keeper import STALE_AFTER, ResidencyKeeper
@@ -42,7 +42,8 @@ class Side:
         self.models = models
         self.clock = Clock()
         self.memory: Memory | None = Memory(64 * GIB, 32 * GIB)
-        self.keeper = ResidencyKeeper(self.clock, lambda: self.memory)
+        self.speeds = NOTHING_LEARNED
+        self.keeper = ResidencyKeeper(self.clock, lambda: self.memory, lambda _tenant: self.speeds)
         self.changes: list[Job] = []
         self.jobs = Jobs(self.clock, self.changes.append)
         self._definition = TenantDefinition("app", "App", Match(), "llama.cpp", models=ModelFolders((str(models),)))
@@ -260,13 +261,14 @@ async def test_what_is_old_is_asked_anew_only_of_engines_that_run(bench: Bench, 
     await eventually(lambda: side.cached("m.gguf") == 0, "it was asked anew")
 
 
-async def test_a_load_is_learned_from_and_makes_what_is_known_old(bench: Bench, side: Side) -> None:
+async def test_what_was_learned_of_loads_is_shown_and_a_load_makes_what_is_known_old(bench: Bench, side: Side) -> None:
     write(side.models / "m.gguf", 2 * MIB)
     bench.start()
     side.tick(Model("m"))
     await eventually(lambda: side.cached("m.gguf") == 2 * MIB, "it is known")
     known = side.keeper.residencies["app"]
-    side.keeper.learn("app", MeasuredLoad(size=8 * GIB, cached=8 * GIB, took=4_000_000))
+    side.speeds = LoadSpeeds(warm=(2 * GIB,))
+    side.keeper.invalidate("app")
     await eventually(lambda: side.keeper.residencies["app"] is not known, "it was asked anew")
     [model] = side.tick(Model("m")).models
     assert str(model.load_estimate) == "from RAM, about 1s"

@@ -74,3 +74,14 @@ def test_each_of_many_models_has_the_fit_that_it_has_alone() -> None:
     ceilings = [ceiling_of(now, CARD)]
     assert found == tuple(fit_of(now, "ollama", each, Manners(), ceilings) for each in known.models)
     assert len({fit.detail for fit in found if fit.verdict == "after-release"}) >= 2  # type: ignore[attr-defined]
+
+
+def test_what_telemetry_says_of_the_least_held_matters_without_anything_having_moved() -> None:
+    watched: dict[tuple[str, str], int] = {}
+    book = FitBook(lambda tenant, gpu: watched.get((tenant, gpu)))
+    now = scene()
+    update(book, now)
+    before = book.cards[CARD].ceiling
+    watched["comfyui", CARD] = 3 * GIB
+    update(book, now)
+    assert before - book.cards[CARD].ceiling == 3 * GIB - now.tenants["comfyui"].floor(CARD)

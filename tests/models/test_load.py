@@ -193,6 +193,16 @@ async def test_a_cancelled_load_is_unloaded_again_if_the_engine_can() -> None:
         assert scene.kept[-1] == 0
 
 
+async def test_what_was_loaded_before_a_cancelled_load_stays() -> None:
+    scene = world(hang=True)
+    task = asyncio.create_task(run(scene, model(state="loaded")))
+    while "load m" not in scene.done:
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (task.cancelled(), scene.done) == (True, ["load m"])
+
+
 async def test_nothing_is_learned_when_another_model_came_or_went_meanwhile() -> None:
     scene = world()
     real = scene.load

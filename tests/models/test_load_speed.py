@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, estimate, learn
+from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, estimate, measured_speed
 
 GIB = 1 << 30
 SECOND = 1_000_000
@@ -12,7 +12,10 @@ def learned(*loads: tuple[float, float, float]) -> LoadSpeeds:
     """From GiB, GiB in RAM, seconds."""
     speeds = LoadSpeeds()
     for size, cached, took in loads:
-        speeds = learn(speeds, MeasuredLoad(int(size * GIB), int(cached * GIB), int(took * SECOND)))
+        load = MeasuredLoad(int(size * GIB), int(cached * GIB), int(took * SECOND))
+        kind, speed = measured_speed(speeds, load) or ("", 0)
+        cold, warm = ((speed,) if kind == each else () for each in ("cold", "warm"))
+        speeds = LoadSpeeds((*speeds.cold, *cold), (*speeds.warm, *warm))
     return speeds
 
 
@@ -33,11 +36,6 @@ def test_it_is_said_from_where_and_how_long_about() -> None:
 def test_one_odd_load_changes_little() -> None:
     speeds = learned((8, 0, 16), (8, 0, 16), (8, 0, 500), (8, 0, 16))
     assert str(estimate(speeds, 8 * GIB, 0)) == "from disk, about 16s"
-
-
-def test_the_latest_loads_count() -> None:
-    speeds = learned(*[(8, 0, 80)] * 9, *[(8, 0, 8)] * 9)
-    assert str(estimate(speeds, 8 * GIB, 0)) == "from disk, about 8s"
 
 
 def test_a_load_partly_from_ram_tells_of_the_disk_once_the_speed_from_ram_is_known() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusupervisor.helper.page_cache import layout
-from gpusupervisor.models.load_speed import REMEMBERED, LoadSpeeds, MeasuredLoad, estimate, learn
+from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, estimate, measured_speed
 from gpusupervisor.models.residency import ModelResidency, find, residency_of
 from gpusupervisor.models.warm_plan import Candidate, Usage, plan_warming
 
@@ -89,13 +89,14 @@ loads = st.builds(MeasuredLoad, sizes, sizes, st.integers(-5, 10**10))
 
 
 @given(st.lists(loads, max_size=40), sizes, sizes)
-def test_an_estimate_is_a_time_or_none_and_what_is_remembered_is_bounded(
+def test_an_estimate_is_a_time_or_none_whatever_was_measured(
     measured: list[MeasuredLoad], size: int, cached: int
 ) -> None:
     speeds = LoadSpeeds()
     for load in measured:
-        speeds = learn(speeds, load)
-    assert max(len(speeds.cold), len(speeds.warm)) <= REMEMBERED
+        kind, speed = measured_speed(speeds, load) or ("", 0)
+        cold, warm = ((speed,) if kind == each else () for each in ("cold", "warm"))
+        speeds = LoadSpeeds((*speeds.cold, *cold), (*speeds.warm, *warm))
     assert all(speed > 0 for speed in (*speeds.cold, *speeds.warm))
     expected = estimate(speeds, size, cached)
     if expected is None:

@@ -75,7 +75,9 @@ def fact(tenant: str = "comfyui", value: int = GIB, kind: FactKind = "floor", gp
 
 
 def rows(path: Path, what: str = "samples") -> int:
-    """How many rows are in a table, as another program sees it; 0 while there is no such table."""
+    """How many rows are in a table, as another program sees it; 0 while there is no such table, or no file."""
+    if not path.exists():
+        return 0
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (what,)).fetchone():

@@ -84,15 +84,16 @@ async def test_the_story_of_a_plan_is_told_from_the_end(telemetry: Telemetry) ->
     assert await telemetry.events(0, 1, "", 0) == []
 
 
-async def test_a_load_is_an_event_and_teaches_the_speed(telemetry: Telemetry, tmp_path: Path) -> None:
-    for seconds in (2, 4, 100):
-        telemetry.note_load(Load("ollama", CARD, "llama3.1:13b", 8 * GIB, seconds * SECOND, "cold"))
-    telemetry.note_load(Load("ollama", CARD, "llama3.1:13b", 8 * GIB, SECOND, "warm"))
-    telemetry.note_load(Load("ollama", CARD, "x", 8 * GIB, SECOND, "unknown"))
-    telemetry.note_load(Load("ollama", CARD, "x", 0, SECOND, "cold"))
+async def test_a_load_is_an_event_and_the_median_speed_of_the_latest_is_kept(
+    telemetry: Telemetry, tmp_path: Path
+) -> None:
+    for speed in (4, 2, 1):
+        telemetry.note_load(Load("ollama", CARD, "llama3.1:13b", 8 * GIB, 8 * SECOND // speed, "cold"))
+        telemetry.learn_speed("ollama", "load-cold", speed * GIB)
+    telemetry.learn_speed("ollama", "load-warm", 8 * GIB)
     speeds = {fact.kind: fact.value for fact in telemetry.learned()}
     assert speeds == {"load-cold": 2 * GIB, "load-warm": 8 * GIB}
-    assert [each["size"] for each in await stored(telemetry, "load", 6)] == [0, *[8 * GIB] * 5]
+    assert [each["duration"] for each in await stored(telemetry, "load", 3)] == [8 * SECOND, 4 * SECOND, 2 * SECOND]
     await telemetry.close()
     again = await begun(tmp_path)
     assert {fact.kind: fact.value for fact in again.learned()} == speeds

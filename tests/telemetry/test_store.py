@@ -6,8 +6,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -354,14 +356,33 @@ def test_a_file_of_a_later_version_is_kept_and_its_facts_are_carried_over(path: 
 
 def test_an_older_file_becomes_one_of_today_step_by_step_or_not_at_all(path: Path) -> None:
     fill(path, 2)
+    version = len(schema.MIGRATIONS)
     newer = (*schema.MIGRATIONS, "CREATE TABLE later (a INTEGER);", "CREATE TABLE broken (;")
     connection = sqlite3.connect(path, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError):
         schema.migrate(connection, newer)
     connection.execute("ROLLBACK")
-    assert connection.execute("PRAGMA user_version").fetchone() == (2,), "the step that worked stays"
+    assert connection.execute("PRAGMA user_version").fetchone() == (version + 1,), "the step that worked stays"
     assert connection.execute("SELECT count(*) FROM facts").fetchone() == (2,)
     connection.close()
+
+
+def test_facts_of_a_file_without_models_are_kept(path: Path) -> None:
+    """A checksum that was written before the column was there is still right."""
+    path.parent.mkdir()
+    connection = sqlite3.connect(path, isolation_level=None)
+    schema.migrate(connection, schema.MIGRATIONS[:1])
+    kept = fact("ollama", 5 * GIB)
+    evidence = "[]"
+    content = (kept.kind, kept.tenant, kept.gpu, kept.value, EPOCH, kept.source, kept.application, evidence)
+    row = (*content, zlib.crc32(repr(content).encode()))
+    connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+    of_a_model = replace(fact("ollama", kind="model-need"), model="llama3:8b")
+    with opened(path) as station:
+        station.store.put_fact(of_a_model.key, of_a_model).result(10)
+    with opened(path) as station:
+        assert station.facts == {kept, of_a_model}
 
 
 def test_a_file_that_is_damaged_again_at_once_is_not_replaced_for_ever(path: Path) -> None:

@@ -42,4 +42,6 @@ def details(engine: Shape) -> list[RenderableType]:
             screen.append(Padding(text(f"after a restart: {setting['pending']}", DOUBTFUL), (0, 0, 0, 2)))
         if setting["meaning"]:
             screen.append(Padding(text(setting["meaning"]), (0, 0, 0, 2)))
-    return screen if engine["settings"] else [*screen, "", text("no settings are known", QUIET)]
+    if not engine["settings"]:
+        screen += ["", text("no settings are known", QUIET)]
+    return [*screen, "", text(engine["settings_problem"], DOUBTFUL)] if engine["settings_problem"] else screen

@@ -12,7 +12,7 @@ _FITS = {"now": GOOD, "never": QUIET}
 def models_screen(shape: Shape) -> list[RenderableType]:
     """A table for all engines, what is not known of those that answer, and what cards keep from models."""
     rows = [_row(engine["id"], model) for engine in shape["engines"] for model in engine["models"]]
-    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "WHY")
+    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "LOADS", "WHY")
     shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("no models are known")]
     asked = [engine for engine in shape["engines"] if engine["reachable"] or len(shape["engines"]) == 1]
     problems = [
@@ -31,11 +31,14 @@ def _row(engine: str, model: Shape) -> tuple[str | Text, ...]:
     state = f"{model['state']}, spilled" if model["spilled"] else model["state"]
     needs = size(model["needs"])
     fit = text(model["fit"], _FITS.get(model["fit"], DOUBTFUL))
-    return text(engine), text(model["name"], STRONG), text(state), needs, fit, text(model["fit_detail"])
+    loads = text(model["load_estimate"])
+    return text(engine), text(model["name"], STRONG), text(state), needs, fit, loads, text(model["fit_detail"])
 
 
 def loaded(result: Shape) -> Text:
     """What a load took."""
+    if not result["taken"]:
+        return text("loaded: it took no VRAM that it did not have already")
     how = f"{size(result['taken'])} of VRAM in {duration(result['duration'])}, {size(result['speed'])}/s"
     more = "; part of it is in system memory all the same" if result["spilled"] else ""
     return text(f"loaded: {how}{more}")

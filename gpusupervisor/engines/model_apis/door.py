@@ -63,9 +63,8 @@ class Door:
 
 def refusal(answer: Answer) -> Reply:
     """What an answer that is no success means."""
-    text = answer.body[:4096].decode(errors="replace")
-    said = harmless(text)
-    if _OUT_OF_MEMORY.search(text):
+    said = answer.words()
+    if _OUT_OF_MEMORY.search(answer.body[:4096].decode(errors="replace")):
         return Reply("out-of-memory", said)
     if answer.status in (401, 403):
         return Reply("refused", "it wants a key for that: name its file in the tenant file, under [endpoint.headers]")

@@ -1,6 +1,6 @@
 """Speaches (faster-whisper-server): environment variables (its Config); its API does not tell them."""
 
-from gpusupervisor.engines.table import EXACT, Facts, Known, Table
+from gpusupervisor.engines.table import EXACT, Call, Facts, Known, Table
 from gpusupervisor.engines.tables.common import CUDA_VISIBLE_DEVICES, PROTECTED_API
 from gpusupervisor.engines.values import integer, spoken
 
@@ -40,4 +40,5 @@ TABLE = Table(
         Known("API_KEY", PROTECTED_API, variables=("API_KEY",), is_set=bool, secret=True),
         CUDA_VISIBLE_DEVICES,
     ),
+    calls=(Call("/api/ps"),),
 )

@@ -41,10 +41,16 @@ def judge(
         pinned=any(seen.pinned for seen in current),
         unreachable=authority.unreachable if authority else False,
         trouble=authority.trouble if authority else "",
+        answered=_answered(current),
         trouble_detail=authority.reason if authority and authority.trouble else "",
         impact=basis[0].impact if state == "stuck" else "",
         remedy=basis[0].remedy if state == "stuck" else "",
     )
+
+
+def _answered(current: Sequence[Observation]) -> bool | None:
+    asked = [seen.answered for seen in current if seen.answered is not None]
+    return any(asked) if asked else None
 
 
 def _verdict(
@@ -79,5 +85,13 @@ def _if_fresh(observation: Observation, now: int, freshness: int) -> Observation
         return observation
     reason = f"last heard too long ago ({observation.state} then)"
     return replace(
-        observation, state="unknown", reason=reason, need=None, unreachable=False, trouble="", impact="", remedy=""
+        observation,
+        state="unknown",
+        reason=reason,
+        need=None,
+        unreachable=False,
+        trouble="",
+        answered=None if observation.answered is None else False,
+        impact="",
+        remedy="",
     )

@@ -28,6 +28,8 @@ class Observation:
     """Nothing listens at the endpoint."""
     trouble: Trouble = ""
     """Why its API gave no usable answer; empty when it did, or was not asked."""
+    answered: bool | None = None
+    """Whether its API gave any answer, usable or not; None when it is not asked."""
     version: str = ""
     """The engine's version, when the probe learned it."""
     impact: str = ""
@@ -55,6 +57,8 @@ class Activity:
     """Of the API of the first probe."""
     trouble_detail: str = ""
     """The same in a clause for a person."""
+    answered: bool | None = None
+    """Whether its API answered any probe; None when none asks it."""
     impact: str = ""
     remedy: str = ""
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gpusupervisor.tenants.activity.probes.base import Probe, ProbeContext
 from gpusupervisor.tenants.activity.probes.build import build_probes
@@ -33,7 +34,10 @@ class Watched:
         self.presence = presence
         self.spec = spec
         self.probes: tuple[Probe, ...] = build_probes(spec) if spec else ()
-        self.observations = [Observation(probe.kind, "unknown", "not observed yet", now) for probe in self.probes]
+        self.observations = [
+            Observation(probe.kind, "unknown", "not observed yet", now, answered=False if probe.asks_engine else None)
+            for probe in self.probes
+        ]
         self.activity: Activity = UNOBSERVED
         self.growth = False
         self.measured_at = -1
@@ -107,7 +111,7 @@ class Watched:
         probe = self.probes[number]
         outcome = (await asyncio.gather(probe.observe(context), return_exceptions=True))[0]
         if isinstance(outcome, Observation):
-            self.observations[number] = outcome
+            self.observations[number] = replace(outcome, answered=_answered(outcome)) if probe.asks_engine else outcome
         elif isinstance(outcome, Exception):
             log.error("Probe %s of tenant %s failed", probe.kind, self.presence.id, exc_info=outcome)
             reason = f"this probe has a defect ({type(outcome).__name__}): please report it"
@@ -117,4 +121,11 @@ class Watched:
         """Forget what the engine's API said: only what it says from now on counts."""
         for number, probe in enumerate(self.probes):
             if probe.asks_engine:
-                self.observations[number] = Observation(probe.kind, "unknown", "its API does not answer right now", now)
+                self.observations[number] = Observation(
+                    probe.kind, "unknown", "its API does not answer right now", now, answered=False
+                )
+
+
+def _answered(seen: Observation) -> bool:
+    """Whether a probe that asks the engine had any answer: one that cannot be used, or wants a key, is one too."""
+    return seen.trouble in ("nonsense", "needs-key") or (not seen.trouble and seen.state != "absent")

@@ -196,7 +196,7 @@ def _filled(value: object, item: str) -> object:
 
 def _read(method: ReleaseMethod, item: str, answer: Answer) -> ItemAnswer:
     if not answer.ok:
-        said = harmless(answer.body.decode(errors="replace"))
+        said = answer.words()
         return ItemAnswer(item, "refused", f"answered with status {answer.status}" + (f": {said}" if said else ""))
     if method.success_when and query(method.success_when, answer.json()) is not True:
         said = harmless(answer.body.decode(errors="replace"))

@@ -116,3 +116,13 @@ def test_need_and_pin_are_the_engines() -> None:
     told = replace(seen("busy"), need=13, pinned=True)
     activity = verdict(told, seen("idle", "vram"))
     assert (activity.need, activity.pinned) == (13, True)
+
+
+def test_an_engine_that_answers_one_probe_has_answered_whatever_it_said() -> None:
+    def asked(answered: bool | None, at: int = 100) -> Observation:
+        return replace(seen("unknown", at=at), answered=answered)
+
+    assert verdict(seen("idle", "vram")).answered is None, "nobody asks it"
+    assert verdict(asked(None), asked(False)).answered is False
+    assert verdict(asked(False), asked(True)).answered is True
+    assert verdict(asked(True, at=60)).answered is False, "that was too long ago"
