@@ -76,8 +76,9 @@ def test_what_makes_no_sense_of_telemetry_is_a_problem(layers: list[Path]) -> No
 
 def test_the_example_has_every_key_with_its_default(tmp_path: Path) -> None:
     example = Path(__file__).parent.parent / "systemd" / "gpusupervisor.toml.example"
-    assert load_settings([example]) == (Settings(), ()), "as it is, it changes nothing"
-    uncommented = tmp_path / "etc.toml"
+    file, uncommented = tmp_path / "gpusupervisor.toml", tmp_path / "etc.toml"
+    file.write_text(example.read_text())
+    assert load_settings([file]) == (Settings(), ()), "as it is, it changes nothing"
     uncommented.write_text(re.sub(r"(?m)^#(?=\S)", "", example.read_text()))
     assert load_settings([uncommented]) == (Settings(), ())
     keys = re.findall(r"(?m)^#([a-z-]+) = ", example.read_text())
