@@ -145,8 +145,8 @@ class ModelKeeper:
         manners = self._manners(engine)
         if not self._is_settling(engine):
             require_ready(self._situation, engine, manners)
-        if self._situation.tenants[engine].used_by:
-            raise Busy(f"{engine} is in use: {self._situation.tenants[engine].used_by}.")
+        if used_by := self._arbiter.used_by(engine):  # of this moment, not of the last tick
+            raise Busy(f"{engine} is in use: {used_by}.")
         room_for(self._situation, engine, model, manners)
 
         async def work(report: Report) -> LoadResult:

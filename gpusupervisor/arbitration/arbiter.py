@@ -94,6 +94,10 @@ class Arbiter:
         finally:
             del self._uses[tenant]
 
+    def used_by(self, tenant: str) -> str:
+        """What of ours works with a tenant at this moment, as a sentence; empty when nothing does."""
+        return self._uses.get(tenant, "")
+
     def plan(self, situation: Situation, request: Request) -> ReleasePlan:
         """Make a plan and announce it."""
         return self._publish(make_plan(situation, request, self._next_id()))

@@ -137,9 +137,9 @@ def event(stored: Mapping[str, Any]) -> Shape:
 
 
 def fact(learned: Mapping[str, Any]) -> Shape:
-    """`learned`: kind, tenant, gpu (null where it is of none), value, learned_at, source, application, stored."""
+    """`learned`: kind, tenant, gpu and model (null: it is of none), value, learned_at, source, application, stored."""
     keys = ("kind", "tenant", "value", "learned_at", "source", "stored")
-    return {key: learned[key] for key in keys} | {key: learned[key] or None for key in ("gpu", "application")}
+    return {key: learned[key] for key in keys} | {key: learned[key] or None for key in ("gpu", "model", "application")}
 
 
 def history(name: str, gpu: str, tenant: str, points: Sequence[Sequence[int]]) -> Shape:

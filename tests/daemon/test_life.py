@@ -124,7 +124,7 @@ async def test_a_tenant_whose_file_vanishes_while_it_is_released_does_not_end_it
         assert await asyncio.to_thread(asked.wait, 10)
         (lonely_station.tenants / "slow.toml").unlink()
         await observer.manager("Reload")
-        with pytest.raises(CallFailed, match="there is no tenant 'slow'"):
+        with pytest.raises(CallFailed, match="No tenant is called 'slow'"):
             await answer
         assert observer.heard()[-2:] == ["ReleaseStep", "ReleaseFinished"]
         daemon.wait_ticks(2)

@@ -117,7 +117,7 @@ async def test_a_file_that_others_could_have_written_is_not_believed(bench: Benc
     write(models / "m.gguf")
     (bench.tenants / "app.toml").chmod(0o666)
     bench.start()
-    assert "there is no tenant" in (await bench.ask("Residency", "s", "app")).errors
+    assert "No tenant is called 'app'" in (await bench.ask("Residency", "s", "app")).errors
     (bench.tenants / "app.toml").chmod(0o644)
     assert (await residency(bench))[0].keys() == {"m.gguf"}
 

@@ -228,7 +228,7 @@ async def test_a_model_is_warmed_in_public(warming: Warming) -> None:
     assert warming.in_ram() == 0
     job = await warming.begin(0)
     ended = await warming.until(job, State="succeeded")
-    assert (ended["Kind"], ended["Target"], ended["Progress"]) == ("warm-up", "app: m", 100)
+    assert (ended["Kind"], ended["Target"], ended["Progress"]) == ("warm-up", "app m", 100)
     assert (ended["Result"]["model"], ended["Result"]["size"]) == ("m.gguf", 8 * MIB)
     assert warming.in_ram() == 8 * MIB
     [plan] = (await warming.bench.bus.call(names.ENGINES_PATH, "Engines", "WarmPlan")).json

@@ -11,12 +11,14 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
     rows = [
         (
             text(fact["tenant"], STRONG),
-            text(fact["kind"]),
+            text(" of ".join(word for word in (fact["kind"], fact["model"]) if word)),
             size(fact["value"]) + ("/s" if str(fact["kind"]).startswith("load-") else ""),
             text(gpus.get(fact["gpu"], fact["gpu"]) if fact["gpu"] else "-"),
             moment(fact["learned_at"]),
             text(fact["source"] + ("" if fact["stored"] else " (not stored yet)")),
         )
-        for fact in sorted(facts, key=lambda each: (each["tenant"], each["kind"], each["gpu"] or ""))
+        for fact in sorted(
+            facts, key=lambda each: (each["tenant"], each["kind"], each["model"] or "", each["gpu"] or "")
+        )
     ]
     return table(("TENANT", "WHAT", "SIZE", "GPU", "LEARNED", "FROM"), rows, right=(2,))

@@ -129,7 +129,7 @@ class Top(App[None]):
         return Look(canvas, self.console, now(), self._tenant, self._wish)
 
     def _draw(self) -> None:
-        if not self.screen_stack:  # it has been quit
+        if not self.screen_stack or not self.screen_stack[0].children:  # it has been quit
             return
         board, look = self._board, self._look()
         if board.gone != self._was_gone:
