@@ -18,7 +18,6 @@ from gpusupervisor import __version__
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.run import Rules
-from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import AuthorityFactory, BusService
@@ -29,7 +28,6 @@ from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
 from gpusupervisor.gpu.reader import NvmlReader
-from gpusupervisor.hardware_client import HardwareClient
 from gpusupervisor.health.look_around import Roots, look_around
 from gpusupervisor.health.surroundings import Surroundings as Around
 from gpusupervisor.jobs import Job, Jobs
@@ -43,19 +41,21 @@ from gpusupervisor.journal.messages.service import (
     ServiceStopping,
 )
 from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
-from gpusupervisor.load_books import speeds_of
+from gpusupervisor.keepers.autotuner import Autotuner
+from gpusupervisor.keepers.load_books import speeds_of
+from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
-from gpusupervisor.privileged_client import PrivilegedClient
+from gpusupervisor.peers.hardware_client import HardwareClient
+from gpusupervisor.peers.privileged_client import PrivilegedClient
+from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.reader import ProcessReader
-from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
 from gpusupervisor.settings import load_settings
 from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
 from gpusupervisor.tenants.catalog import load_catalog
-from gpusupervisor.unit_client import UnitClient
 
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75

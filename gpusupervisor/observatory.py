@@ -12,7 +12,6 @@ from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import Clock
 from gpusupervisor.configuration.document import Problem
-from gpusupervisor.engine_discovery import EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp, is_local
 from gpusupervisor.engines.reading import Reading
 from gpusupervisor.engines.variables import VARIABLES
@@ -20,6 +19,8 @@ from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.keepers.engine_discovery import EngineDiscovery
+from gpusupervisor.peers.unit_client import Units
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
@@ -33,7 +34,6 @@ from gpusupervisor.tenants.declared import Variables, tempered, with_declaration
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.take_census import take_census
-from gpusupervisor.unit_client import Units
 
 _ANSWERED = ("idle", "busy", "stuck")
 

@@ -14,8 +14,6 @@ from gpusupervisor.arbitration.request import interpret, require_tenant, shortco
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.admission import require_engine
-from gpusupervisor.autotuner import Autotuner
-from gpusupervisor.chronicle import Chronicle
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.controls import Controls, TuningWish
 from gpusupervisor.engine_http import EngineHttp
@@ -34,14 +32,16 @@ from gpusupervisor.health.summary import status_line
 from gpusupervisor.jobs import Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
-from gpusupervisor.least_held import LeastHeld
-from gpusupervisor.load_books import LoadBooks
-from gpusupervisor.model_keeper import ModelKeeper
+from gpusupervisor.keepers.autotuner import Autotuner
+from gpusupervisor.keepers.chronicle import Chronicle
+from gpusupervisor.keepers.least_held import LeastHeld
+from gpusupervisor.keepers.load_books import LoadBooks
+from gpusupervisor.keepers.model_keeper import ModelKeeper
+from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
-from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import Check, State
 from gpusupervisor.telemetry.chores import Limits

@@ -11,21 +11,21 @@ from types import TracebackType
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.run import Rules
-from gpusupervisor.autotuner import Autotuner
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.reader import NvmlReader
-from gpusupervisor.hardware_client import HardwareClient
+from gpusupervisor.keepers.autotuner import Autotuner
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.peers.hardware_client import HardwareClient
+from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
 from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, World, installed
 from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog, load_catalog
-from gpusupervisor.unit_client import UnitClient
 
 DEFINITION = """\
 title = "{name}"

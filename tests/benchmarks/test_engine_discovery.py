@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import pytest
 
 from gpusupervisor.clock import SystemClock
-from gpusupervisor.engine_discovery import EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.configured import Given, Unit
 from gpusupervisor.engines.tables import TABLES
+from gpusupervisor.keepers.engine_discovery import EngineDiscovery
+from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import Match, TenantDefinition
-from gpusupervisor.unit_client import UnitClient
 from tests.benchmarks.conftest import Report
 from tests.engines.answers import BY_ENGINE, VERSIONS
 from tests.http_peer import Peer, reply

@@ -15,7 +15,7 @@ from gpusupervisor.errors import Busy, GpuUnavailable
 from gpusupervisor.helper.facts import Told
 from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.service import HelperService
-from gpusupervisor.privileged_client import ASKED_AT_MOST, PrivilegedClient
+from gpusupervisor.peers.privileged_client import ASKED_AT_MOST, PrivilegedClient
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.privileged import PrivilegedFacts
 from tests.bus.conftest import PrivateBus

@@ -11,11 +11,11 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.keepers.residency_keeper import STALE_AFTER, ResidencyKeeper
 from gpusupervisor.memory import Memory
 from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.warm_plan import WarmedUp
-from gpusupervisor.residency_keeper import STALE_AFTER, ResidencyKeeper
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.verdict import Activity, ActivityState
 from gpusupervisor.tenants.definition import Match, ModelFolders, TenantDefinition

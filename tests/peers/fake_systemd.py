@@ -6,7 +6,7 @@ from typing import Any
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.unit_client import MANAGER, NAME, PATH, PROPERTIES, SERVICE, UNIT
+from gpusupervisor.peers.unit_client import MANAGER, NAME, PATH, PROPERTIES, SERVICE, UNIT
 
 EMPTY = {
     "ActiveState": Variant("s", "active"),

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from dbus_fast import Variant
 
-from gpusupervisor import unit_client
 from gpusupervisor.engines.configured import Given
+from gpusupervisor.peers import unit_client
 from tests.bus.conftest import PrivateBus
-from tests.units.conftest import Follower
-from tests.units.fake_systemd import FakeSystemd, command
+from tests.peers.conftest import Follower
+from tests.peers.fake_systemd import FakeSystemd, command
 
 OLLAMA = "ollama.service"
 PATTERNS = frozenset({OLLAMA, "comfyui@*.service"})

@@ -9,12 +9,12 @@ from gpusupervisor.autotune.curve import Tuning
 from gpusupervisor.autotune.load import load_for
 from gpusupervisor.autotune.points import profile_document
 from gpusupervisor.autotune.run import Autotune, Rules
-from gpusupervisor.autotune_hardware import TunedGpu
 from gpusupervisor.clock import Clock
 from gpusupervisor.controls import GpuControls, TuningWish
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.hardware_client import HardwareClient
 from gpusupervisor.jobs import Report, Work
+from gpusupervisor.peers.autotune_hardware import TunedGpu
+from gpusupervisor.peers.hardware_client import HardwareClient
 from gpusupervisor.state import EngineStatus
 
 HELD = "an autotune of this GPU is running: cancel its job, or wait until it has ended"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 from dbus_fast import Variant
 
-from tests.units.conftest import Follower
-from tests.units.fake_systemd import FakeSystemd
+from tests.peers.conftest import Follower
+from tests.peers.fake_systemd import FakeSystemd
 
 APP = frozenset({"app.service"})
 
@@ -28,7 +28,7 @@ async def test_only_what_a_unit_declares_is_told(follower: Follower, systemd: Fa
 async def test_an_answer_stays_the_same_object_and_is_not_asked_for_again(
     follower: Follower, systemd: FakeSystemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpusupervisor.unit_client.SETTLED", 60.0)
+    monkeypatch.setattr("gpusupervisor.peers.unit_client.SETTLED", 60.0)
     systemd.has("app.service", Environment=environment("GPUSUPERVISOR_TENANT=a"))
     await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "a"}})
     before, asked = follower.client.declared(APP), len(systemd.asked)
@@ -61,7 +61,7 @@ async def test_reading_a_forgotten_unit_is_no_news_of_it(
     systemd.files["app.service"]["Environment"] = environment("GPUSUPERVISOR_TENANT=b")
     await systemd.reloads()
     await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "b"}}, frozenset())
-    monkeypatch.setattr("gpusupervisor.unit_client.SETTLED", 60.0)
+    monkeypatch.setattr("gpusupervisor.peers.unit_client.SETTLED", 60.0)
     asked = systemd.asked.count("LoadUnit")
     await systemd.loads("app.service")  # as systemd says when it is asked to read it
     await follower.settle(systemd.bus)

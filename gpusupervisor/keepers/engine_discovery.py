@@ -16,11 +16,11 @@ from gpusupervisor.engines.reading import Reading, is_launcher, read, server_amo
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.engines import EngineFound, EngineGone
+from gpusupervisor.peers.unit_client import Units
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.instances import service_name
-from gpusupervisor.unit_client import Units
 
 ASKED_EVERY = 300 * MICROSECONDS
 FIRST_RETRY = 5 * MICROSECONDS

@@ -13,11 +13,11 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
-from gpusupervisor.control_answers import parse_results, parse_state, parse_verdicts
 from gpusupervisor.controls import Controls, DriftVerdict, FanWish, SettingResult
 from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
 from gpusupervisor.gpu.sample import GpuIdentity
-from gpusupervisor.helper_call import MISSING, call_helper
+from gpusupervisor.peers.control_answers import parse_results, parse_state, parse_verdicts
+from gpusupervisor.peers.helper_call import MISSING, call_helper
 
 AGAIN_AFTER = 30.0
 """Seconds until a helper that has failed is asked for its state again, the first time."""

@@ -10,9 +10,9 @@ from dbus_fast import Variant
 from gpusupervisor.autotune.curve import Look
 from gpusupervisor.autotune.points import Point, profile_document
 from gpusupervisor.autotune.run import Stopped, to_the_end
-from gpusupervisor.control_answers import parse_results
 from gpusupervisor.errors import Busy, InvalidArgument
-from gpusupervisor.hardware_client import HardwareClient
+from gpusupervisor.peers.control_answers import parse_results
+from gpusupervisor.peers.hardware_client import HardwareClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ import pytest
 
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.situation import Assessment, Situation, StepOutcome, StepResult
-from gpusupervisor.chronicle import Chronicle
 from gpusupervisor.controls import Controls
 from gpusupervisor.gpu import driver_status
 from gpusupervisor.gpu.sample import DriverStatus, GpuState
 from gpusupervisor.journal.entry import Entry
 from gpusupervisor.journal.messages import health, plans
+from gpusupervisor.keepers.chronicle import Chronicle
 from gpusupervisor.state import Check, State
 from tests.arbitration.builders import CARD, GIB, NOW, situation, starving
 from tests.bus.builders import activity, make_plan, make_result, make_state

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from gpusupervisor.errors import NotSupported
-from gpusupervisor.least_held import LATELY, LeastHeld
+from gpusupervisor.keepers.least_held import LATELY, LeastHeld
 from tests.arbitration.builders import CARD, GIB, situation, tenant
 from tests.bus.builders import EPOCH, FakeClock
 

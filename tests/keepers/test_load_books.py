@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.clock import SystemClock
-from gpusupervisor.load_books import LoadBooks, speeds_of
+from gpusupervisor.keepers.load_books import LoadBooks, speeds_of
+from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.load_speed import LoadSpeeds
 from gpusupervisor.models.residency import ModelResidency
-from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from tests.bus.builders import FakeClock

@@ -4,10 +4,10 @@ from typing import Literal
 
 from gpusupervisor.arbitration.learned import FactKind, LearnedFacts
 from gpusupervisor.foreign_text import harmless
+from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.models.load import LoadResult
 from gpusupervisor.models.load_speed import COLD, WARM, LoadSpeeds, MeasuredLoad, SpeedKind, measured_speed
 from gpusupervisor.models.residency import ModelResidency, find
-from gpusupervisor.residency_keeper import ResidencyKeeper
 from gpusupervisor.telemetry.records import Load
 from gpusupervisor.telemetry.service import Telemetry
 

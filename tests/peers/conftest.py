@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor import unit_client
 from gpusupervisor.bus.connection import driver_call
-from gpusupervisor.unit_client import UnitClient
+from gpusupervisor.peers import unit_client
+from gpusupervisor.peers.unit_client import UnitClient
 from tests.bus.conftest import PERMISSIVE, PrivateBus
-from tests.units.fake_systemd import FakeSystemd
+from tests.peers.fake_systemd import FakeSystemd
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,16 @@ from types import MappingProxyType
 
 import pytest
 
-from gpusupervisor.engine_discovery import ASKED_EVERY, FIRST_RETRY, EngineDiscovery
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.configured import Given, Unit
 from gpusupervisor.engines.setting import Setting
+from gpusupervisor.keepers.engine_discovery import ASKED_EVERY, FIRST_RETRY, EngineDiscovery
+from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.take_census import take_census
-from gpusupervisor.unit_client import UnitClient
 from tests.gpu.machine import HandClock
 from tests.http_peer import Peer
 from tests.tenants.people import GIB, gpu, sample, who

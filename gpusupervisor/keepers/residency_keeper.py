@@ -16,13 +16,13 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.helper_call import call_helper
 from gpusupervisor.jobs import Report, Work
 from gpusupervisor.memory import Memory, read_memory
 from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
 from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
+from gpusupervisor.peers.helper_call import call_helper
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.definition import TenantDefinition
