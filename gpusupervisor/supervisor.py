@@ -37,6 +37,7 @@ from gpusupervisor.keepers.chronicle import Chronicle
 from gpusupervisor.keepers.least_held import LeastHeld
 from gpusupervisor.keepers.load_books import LoadBooks
 from gpusupervisor.keepers.model_keeper import ModelKeeper
+from gpusupervisor.keepers.pace import Pace
 from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.models.unload import UnloadResult
 from gpusupervisor.models.warm_plan import WarmStep
@@ -52,9 +53,6 @@ from gpusupervisor.world import LiveWorld
 
 SETTLING = 5 * MICROSECONDS
 """After a change of activity it is looked often for this long: one change seldom comes alone."""
-
-SHOWN_WITHIN = 2.0
-"""Seconds that a caller is kept waiting for what it changed to be seen; longer only when the driver hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +114,7 @@ class Supervisor:
         self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
-        self._hurry = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
-        self._served: list[asyncio.Future[None]] = []
-        """Those who wait for the tick that is under way."""
+        self._pace = Pace()
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -129,7 +124,7 @@ class Supervisor:
 
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
-        self._served, self._waiting = self._waiting, []
+        self._pace.tick_begins()
         self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
@@ -147,15 +142,7 @@ class Supervisor:
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
-        for waiting in self._served:
-            if not waiting.done():
-                waiting.set_result(None)
-        try:
-            async with asyncio.timeout(self._interval() / MICROSECONDS):
-                await self._hurry.wait()
-        except TimeoutError:
-            return
-        self._hurry.clear()
+        await self._pace.pause(self._interval())
 
     def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
         """Make a plan, do nothing; see `Controller`."""
@@ -351,10 +338,7 @@ class Supervisor:
 
     async def shown(self) -> None:
         """Wait until a tick that begins from now on is published: a caller sees at once what it has changed."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        self._hurry.set()
-        await asyncio.wait({waiting}, timeout=SHOWN_WITHIN)
+        await self._pace.shown()
 
     def _require_gpus(self, situation: Situation | None) -> Situation:
         """The situation, when it has GPUs. Raises GpuUnavailable with the reason and what to do."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusupervisor.simulation.engines.third_app import API_AS_TENANT
 from tests.benchmarks.conftest import Report
 from tests.daemon.conftest import hang_up
 from tests.daemon.observer import CallFailed, Observer, observer_of
@@ -33,24 +34,14 @@ port-flags = []
 [[activity.probes]]
 kind = "comfyui"
 """
-OTHER = """\
+OTHER = f"""\
 title = "Other"
 min-residency = "0"
 cooldown = "0"
 release-budget = 1000
 [match]
 command-lines = ["*engines.third_app*"]
-[endpoint]
-url = "{url}"
-[[activity.probes]]
-kind = "http"
-get = "/status"
-busy-when = "jobs > `0`"
-[[release]]
-method = "http"
-post = "/drop"
-success-when = "dropped"
-"""
+{API_AS_TENANT}"""
 
 
 class Meter:

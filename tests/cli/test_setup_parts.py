@@ -10,11 +10,11 @@ import pytest
 from gpusupervisor.cli.screens.setup import found, proposal
 from gpusupervisor.cli.setup.applications import name_for, way_to
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
+from gpusupervisor.cli.setup.item import Item
 from gpusupervisor.cli.setup.model_folders import covers, folder_of
 from gpusupervisor.cli.setup.proposals import Advice, Proposal, advise
 from gpusupervisor.cli.setup.systemd import services, user_bus
 from gpusupervisor.cli.setup.toml_text import Change
-from gpusupervisor.cli.setup.writing import Item
 from gpusupervisor.cli.terminal import Canvas
 from tests.bus.conftest import PrivateBus
 from tests.cli.fake_systemd import FakeSystemd

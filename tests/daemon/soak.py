@@ -22,6 +22,7 @@ from gpusupervisor.clock import SystemClock
 from gpusupervisor.daemon import Daemon, Surroundings
 from gpusupervisor.jobs import Report
 from gpusupervisor.simulation.daemon import AnybodyMay
+from gpusupervisor.simulation.engines.third_app import API_AS_TENANT
 from gpusupervisor.simulation.nvml import CardWorld, SimulatedGpu, installed
 from gpusupervisor.supervisor import Supervisor
 from gpusupervisor.telemetry.store import BATCH_ROWS, Store
@@ -30,7 +31,7 @@ from tests.daemon.observer import CallFailed, Observer, observer_of
 from tests.daemon.station import Engine, Station
 
 CARD = SimulatedGpu().uuid
-BOX = """\
+BOX = f"""\
 title = "Box"
 priority = 20
 min-residency = "0"
@@ -38,17 +39,7 @@ cooldown = "0"
 release-budget = 1000
 [match]
 command-lines = ["*engines.third_app*"]
-[endpoint]
-url = "{url}"
-[[activity.probes]]
-kind = "http"
-get = "/status"
-busy-when = "jobs > `0`"
-[[release]]
-method = "http"
-post = "/drop"
-success-when = "dropped"
-"""
+{API_AS_TENANT}"""
 BROKEN = 'priority = "very"\n'
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gpusupervisor.bus import names
 from gpusupervisor.daemon import EXIT_BUS_LOST
+from gpusupervisor.simulation.engines.third_app import API_AS_TENANT
 from tests.daemon.conftest import hang_up
 from tests.daemon.engine_proxy import EngineProxy
 from tests.daemon.observer import CallFailed, observer_of
@@ -18,22 +19,12 @@ from tests.daemon.station import Station
 
 PROMPT = 3.0
 """Seconds within which it ends; systemd would wait for 90."""
-SLOW_APP = """\
+SLOW_APP = f"""\
 title = "Slow"
 min-residency = "0"
 [match]
 command-lines = ["*engines.third_app*"]
-[endpoint]
-url = "{url}"
-[[activity.probes]]
-kind = "http"
-get = "/status"
-busy-when = "jobs > `0`"
-[[release]]
-method = "http"
-post = "/drop"
-success-when = "dropped"
-settle = "30s"
+{API_AS_TENANT}settle = "30s"
 """
 
 

@@ -19,8 +19,8 @@ from gpusupervisor.cli.screens.common import (
 )
 from gpusupervisor.cli.setup.applications import lasting
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
+from gpusupervisor.cli.setup.item import Item
 from gpusupervisor.cli.setup.proposals import Advice
-from gpusupervisor.cli.setup.writing import Item
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
 

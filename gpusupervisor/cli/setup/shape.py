@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from gpusupervisor.cli.setup.findings import Findings
+from gpusupervisor.cli.setup.item import Item
 from gpusupervisor.cli.setup.proposals import Advice
-from gpusupervisor.cli.setup.writing import Item
 from gpusupervisor.cli.shapes import Shape
 
 

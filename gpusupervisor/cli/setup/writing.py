@@ -1,41 +1,18 @@
 """Proposals put before a person, and into files."""
 
-import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from gpusupervisor.cli import overrides
 from gpusupervisor.cli.asking import ask
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.session import Session
+from gpusupervisor.cli.setup.item import Item
 from gpusupervisor.cli.setup.proposals import Proposal
 from gpusupervisor.cli.setup.toml_text import CannotExtend
 
-Outcome = Literal["proposed", "written", "declined", "left", "failed"]
 Mode = Literal["show", "ask", "yes"]
 """show: nothing is written. yes: everything is, but a person's own files."""
-
-
-@dataclass(slots=True)
-class Item:
-    """One proposal, and what has become of it."""
-
-    proposal: Proposal
-    file: Path
-    before: str | None = None
-    """What is in the file; None for no file."""
-    text: str = ""
-    """The file as it will be; empty when it is left alone."""
-    outcome: Outcome = "proposed"
-    detail: str = ""
-
-    @property
-    def diff(self) -> list[str]:
-        """What changes in a file that is there, without its name."""
-        old, new = (self.before or "").splitlines(), self.text.splitlines()
-        return list(difflib.unified_diff(old, new, lineterm=""))[2:]
 
 
 def drafted(proposal: Proposal) -> Item:

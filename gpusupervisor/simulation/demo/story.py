@@ -12,10 +12,11 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.quantities import format_bytes
 from gpusupervisor.simulation.demo.stage import Stage
 from gpusupervisor.simulation.demo.witness import DidNotHappenError, Signal, Witness
+from gpusupervisor.simulation.engines.third_app import API_AS_TENANT
 
 GIB = 1024**3
 TIMEOUT = 30_000_000
-RENDERBOX = """\
+RENDERBOX = f"""\
 title = "Renderbox"
 priority = 20
 min-residency = "0"
@@ -23,20 +24,7 @@ min-residency = "0"
 [match]
 executables = ["*/renderbox"]
 
-[endpoint]
-url = "{url}"
-
-[[activity.probes]]
-kind = "http"
-get = "/status"
-busy-when = "jobs > `0`"
-
-[[release]]
-method = "http"
-post = "/drop"
-success-when = "dropped"
-when-busy = "refused"
-"""
+{API_AS_TENANT}"""
 
 
 class Narrator:

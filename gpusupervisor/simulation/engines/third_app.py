@@ -12,6 +12,23 @@ from gpusupervisor.simulation.engines.web import Request, Response, WebServer, j
 
 SM_AT_WORK = 60
 
+API_AS_TENANT = """\
+[endpoint]
+url = "{url}"
+
+[[activity.probes]]
+kind = "http"
+get = "/status"
+busy-when = "jobs > `0`"
+
+[[release]]
+method = "http"
+post = "/drop"
+success-when = "dropped"
+when-busy = "refused"
+"""
+"""How a tenant file describes this API; the URL is to be filled in."""
+
 
 class ThirdApp:
     """Something that a user wrote."""
