@@ -190,6 +190,7 @@ def test_whom_a_rule_lets_tune_ends_the_own_job_and_whom_one_forbids_it_is_denie
             "the rule is in force",
             lambda: job_of(done) if not (done := idle.run(*autotune(idle), user=USER, check=False)).returncode else "",
             UNIT,
+            within=LONG,  # the sweep of the test before may only just have ended: then Ollama has to rest first
         )
         idle.wait_until("a point is set", lambda: on_card(idle)["power_limit"] != before, UNIT)
         assert DENIED in error_of(idle.run(*autotune(idle), user="nobody", check=False))
