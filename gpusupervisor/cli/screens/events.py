@@ -5,17 +5,17 @@ from typing import Any
 
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import QUIET, STYLES, moment
+from gpusupervisor.cli.screens.common import QUIET, STYLES, Grid, moment
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.text import safe
 from gpusupervisor.quantities import format_bytes, format_duration
 
 
-def event_line(event: Shape) -> Text:
+def event_line(event: Shape) -> Grid:
     """When, what kind, and in a sentence; `event` as shapes.event has it."""
-    kind = f"{safe(event['kind']):12}"
     state = str(event["details"].get("state") or event["details"].get("outcome") or "")
-    return Text.assemble((moment(event["at"]), QUIET), "  ", kind, "  ", (told(event), STYLES.get(state, "")))
+    sentence = Text(told(event), STYLES.get(state, ""))
+    return Grid((), ((Text(moment(event["at"]), QUIET), f"{safe(event['kind']):12}", sentence),))
 
 
 def told(event: Shape) -> str:

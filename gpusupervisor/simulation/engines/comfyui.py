@@ -75,9 +75,17 @@ class ComfyUi:
             "GET /queue": self._queue,
             "GET /history": self._get_history,
             "GET /system_stats": self._system_stats,
+            "GET /models": self._folders,
+            "GET /models/checkpoints": self._checkpoints,
             "POST /free": self._free,
         }
         return routes | {key.replace(" /", " /api/"): handler for key, handler in routes.items()}
+
+    async def _folders(self, _: Request) -> Response:
+        return json_response(["checkpoints"])
+
+    async def _checkpoints(self, _: Request) -> Response:
+        return json_response(["flux1-dev-fp8.safetensors"])
 
     async def _length(self, _: Request) -> Response:
         return json_response({"exec_info": {"queue_remaining": len(self._running) + len(self._pending)}})
