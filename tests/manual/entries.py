@@ -32,7 +32,8 @@ def is_option(argument: Argument) -> bool:
 def _value(argument: Argument) -> str:
     if "action" in argument.settings:
         return ""
-    if choices := argument.settings.get("choices"):
+    choices = argument.settings.get("choices")
+    if choices and "metavar" not in argument.settings:  # a long list of them cannot be folded by every man
         return "|".join(f"*{each}*" for each in choices)
     longest = max(argument.names, key=len).lstrip("-")
     return f"_{argument.settings.get('metavar', longest.upper())}_"
