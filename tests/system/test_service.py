@@ -138,7 +138,9 @@ def test_a_call_starts_a_stopped_service(service: Machine) -> None:
     assert service.property(UNIT, "Result") == "success"
     version = service.output("busctl", "get-property", BUS_NAME, ROOT, MANAGER, "Version", user=USER)
     assert version.startswith("s ")
-    assert service.property(UNIT, "ActiveState") == "active"
+    service.wait_until(
+        "systemd heard that it is ready", lambda: service.property(UNIT, "ActiveState") == "active", UNIT
+    )
 
 
 def test_a_user_may_not_own_the_name(service: Machine) -> None:

@@ -32,7 +32,7 @@ class Gauge:
         if status.st_size == 0:
             return 0
         pages = self._by_cachestat(descriptor) if self.method == "cachestat" else None
-        if pages is None:
+        if not pages:  # a stacked filesystem (overlayfs) answers cachestat with 0, as its pages are another file's
             pages = self._by_mincore(descriptor, status)
         return min(pages * mmap.PAGESIZE, status.st_size)
 
