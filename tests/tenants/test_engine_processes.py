@@ -51,7 +51,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
         chain("/usr/local/bin/ollama serve"),
         chain("/usr/lib/ollama/llama-server --model /m --port 38619 --host 127.0.0.1 --no-webui --offline -np 1",
               "/usr/local/bin/ollama serve"),
-        chain("/bin/ollama runner --ollama-engine --model /root/.ollama/models/blobs/sha256-1 --port 41",
+        chain("/bin/ollama runner --ollama-engine --model /home/alice/.ollama/models/blobs/sha256-1 --port 41",
               "/bin/ollama serve", cgroup=DOCKER),
         unit("ollama.service"), user_unit("ollama.service"),
     ),
