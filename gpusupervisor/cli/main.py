@@ -10,9 +10,9 @@ from io import TextIOWrapper
 from gpusupervisor import __version__
 from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
-from gpusupervisor.cli.registry import COMMON, Command, add_to
+from gpusupervisor.cli.registry import COMMON, Command, add_to, description
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe_lines, text_encoding
+from gpusupervisor.cli.text import folded, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
@@ -33,7 +33,10 @@ def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
         top.add_argument(*each.names, help=each.help, default=argparse.SUPPRESS, **each.settings)
     words = top.add_subparsers(metavar="COMMAND", required=True)
     for command in known:
-        add_to(words.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False), command)
+        add_to(
+            words.add_parser(command.name, help=command.help, description=description(command), allow_abbrev=False),
+            command,
+        )
     return top
 
 
@@ -89,7 +92,7 @@ def main() -> None:
         sys.stdout.flush()
     except CommandFailed as failure:
         if str(failure):
-            print(safe_lines(failure), file=sys.stderr)
+            print(folded(failure, sys.stderr), file=sys.stderr)
         code = failure.exit_code
     except KeyboardInterrupt:
         code = exits.INTERRUPTED

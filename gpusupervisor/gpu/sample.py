@@ -1,6 +1,8 @@
 """What the driver says at one moment, as frozen values."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 DriverState = Literal[
@@ -40,6 +42,7 @@ class GpuIdentity:
 
     uuid: str
     name: str
+    """What the driver calls it; in a sample also the beginning of its UUID where others are called the same."""
     pci_bus_id: str
     """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
 
@@ -106,3 +109,13 @@ class Sample:
     taken_at: int
     driver: DriverStatus
     gpus: tuple[GpuSample, ...] = ()
+
+
+def told_apart(gpus: Sequence[GpuSample]) -> tuple[GpuSample, ...]:
+    """GPUs of the same name get the beginning of their UUID into it, by which commands take them."""
+    count = Counter(gpu.identity.name for gpu in gpus)
+    return tuple(gpu if count[gpu.identity.name] == 1 else replace(gpu, identity=_named(gpu.identity)) for gpu in gpus)
+
+
+def _named(gpu: GpuIdentity) -> GpuIdentity:
+    return replace(gpu, name=f"{gpu.name} ({'-'.join(gpu.uuid.split('-')[:2])})")

@@ -37,7 +37,7 @@ async def test_it_shows_how_far_it_is_and_how_to_try_what_it_found(bench: Bench)
     header, *rows = done.output.split("\n\n")[0].splitlines()
     assert header.split() == ["LIMIT", "TOKENS/S", "POWER", "J/TOKEN", "HOTTEST"]
     assert [row.split()[:2] for row in rows] == [["150", "W"], ["315", "W"], ["480", "W"]]
-    assert sum("<- the most of each joule" in row for row in rows) == 1
+    assert sum("<- most tokens per joule" in row for row in rows) == 1
     assert bench.limit() == BEFORE
     tried, kept = done.output.splitlines()[-2:]
     assert (await shell(bench, tried)).status == 0
@@ -59,7 +59,7 @@ async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
     assert "which model" in (await ctl(bench, CARD, "ollama")).errors
     await bench.observer.sees_tenant("ollama", "calm", Activity=is_idle)
     failed = await ctl(bench, CARD, "ollama", "--model", "nothing")
-    assert (failed.status, failed.output) == (1, "nothing was measured; the card is as it was\n")
+    assert (failed.status, failed.output) == (1, "Nothing was measured; the card is as it was.\n")
     assert "model 'nothing' not found" in failed.errors
 
 

@@ -91,7 +91,7 @@ async def test_following_without_a_terminal_tells_each_step_on_a_line(bus: Priva
     output, _ = await following.communicate()
     assert following.returncode == 0
     assert output.decode().startswith("job 1  autotune\n")
-    assert "nothing was measured" in output.decode(), "as autotune itself says it"
+    assert "Nothing was measured" in output.decode(), "as autotune itself says it"
 
 
 async def test_following_a_job_that_there_is_not_says_so_as_looking_at_it_does(bus: PrivateBus, works: Works) -> None:
@@ -129,13 +129,13 @@ async def test_on_a_terminal_there_is_a_bar_and_ctrl_c_cancels_and_says_so(bus: 
     labour.report(42, "point 4 of 9")
     following = await terminal(bus, "job", "1", "-f")
     await following.wait_for("point 4 of 9")
-    assert "42%" in following.written
+    assert " 42 %" in following.written
     assert "━" in following.written
     following.press(INTERRUPT)
     await labour.cancelled.wait()
     assert await following.end() == 130
     assert "Cancelling" in following.written
-    assert "Job 1 is cancelled" in following.written
+    assert "Job 1 was cancelled" in following.written
     assert "Traceback" not in following.written
 
 
@@ -184,7 +184,7 @@ async def test_what_somebody_else_cancels_ends_with_one(bus: PrivateBus, works: 
     await ctl("cancel", "1")
     _, errors = await following.communicate()
     assert following.returncode == 1
-    assert "Job 1 is cancelled" in errors.decode()
+    assert "Job 1 was cancelled" in errors.decode()
 
 
 async def test_a_service_that_stops_ends_the_following(bus: PrivateBus, works: Works) -> None:

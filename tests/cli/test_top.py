@@ -105,7 +105,7 @@ async def test_sparklines_begin_with_what_the_service_remembers(shown: Stage, sc
 async def test_each_view_has_its_key(shown: Stage) -> None:
     for key, *parts in (
         ("2", "released by", "as its API says", "last 10 minutes"), ("3", "plan-1 planned: ask ollama"),
-        ("4", "http://127.0.0.1:1", "qwen3:8b"), ("5", "40 °C 30 %", "power-limit", "drifted"),
+        ("4", "http://127.0.0.1:1", "qwen3:8b"), ("5", "30 % at 40 °C", "power-limit", "drifted"),
         ("6", "driver 580.95.05 answers"), ("7", "no job runs"), ("1", "TENANT"),
     ):  # fmt: skip
         await shown.press(key)

@@ -43,7 +43,7 @@ def _options(session: Session) -> "dict[str, Variant]":
 COMMANDS = (
     Command(
         "autotune",
-        "find the power limit at which an engine makes the most of each joule; nothing is kept",
+        "find an engine's most efficient power limit",
         autotune,
         (
             argument("gpu", metavar="UUID", help="how the GPU's UUID begins", completes="gpu"),

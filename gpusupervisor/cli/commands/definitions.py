@@ -1,10 +1,15 @@
 """`cat`, `edit` and `lint`: how tenants are described."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
+from gpusupervisor.cli.text import safe_lines
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 LONGEST_FILE = 256 * 1024
 
@@ -17,7 +22,20 @@ async def explain(session: Session) -> None:
     text = await session.client.call("Explain", "s", [name], path=f"{ROOT}/tenants", interface=TENANTS)
     if session.json:
         return session.emit({"id": name, "definition": text})
-    return session.say(text)
+    if not session.console.is_terminal:
+        return session.say(text)
+    from rich.text import Text
+
+    shown = Text("\n").join(_with_quiet_source(line) for line in safe_lines(text).splitlines())
+    return session.console.print(shown, soft_wrap=True)
+
+
+def _with_quiet_source(line: str) -> "Text":
+    """A line with where its value comes from in the background."""
+    from rich.text import Text
+
+    value, mark, source = line.rpartition("  # ")
+    return Text.assemble(value, (mark + source, "dim")) if mark else Text(line, "dim" if line.startswith("#") else "")
 
 
 async def edit(session: Session) -> int:
@@ -34,7 +52,7 @@ async def lint(session: Session) -> int:
     if session.json:
         session.emit({"problems": problems})
     else:
-        session.say("\n".join(problems) or "no problems found")
+        session.say("\n".join(problems) or "No problems found.")
     return FAILED if problems else DONE
 
 
@@ -65,11 +83,11 @@ def read(file: Path) -> str:
 _NAME = argument("tenant", metavar="NAME", help="its id", completes="tenant")
 
 COMMANDS = (
-    Command("cat", "a tenant's effective definition, every value with its source", explain, (_NAME,)),
-    Command("edit", "write what differs for a tenant in /etc: edited, checked, put in place, reloaded", edit, (_NAME,)),
+    Command("cat", "a tenant's definition, every value with its source", explain, (_NAME,)),
+    Command("edit", "change a tenant: edit, check, put in place, reload", edit, (_NAME,)),
     Command(
         "lint",
-        "check tenant files before installing them; without one, what is installed",
+        "check tenant files, or what is installed",
         lint,
         (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*", type=Path),),
     ),

@@ -148,7 +148,7 @@ COMMANDS = (
     ),
     Command(
         "events",
-        "what happened: plans, what came of them, loads, health, drift, fans, jobs",
+        "what happened: plans, releases, loads, health, jobs",
         show_events,
         (
             argument("--since", metavar="TIME", help='how far back, e.g. "2h"; default: 1d', type=_DURATION,

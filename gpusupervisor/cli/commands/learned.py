@@ -44,7 +44,7 @@ async def _ask(session: Session, member: str, signature: str = "", *body: object
 COMMANDS = (
     Command(
         "learned",
-        "what was learned of tenants: floors, needs, load speeds",
+        "what was learned of tenants: floors, needs, speeds",
         show_learned,
         (argument("tenant", metavar="NAME", help="only of this one", completes="tenant", nargs="?", default=""),),
     ),

@@ -13,19 +13,19 @@ def curve(result: Shape) -> list[RenderableType]:
     """The points as a table."""
     points = result.get("curve", [])
     if not points:
-        return [Text("nothing was measured; the card is as it was")]
+        return [Text("Nothing was measured; the card is as it was.")]
     unit, best = result["unit"], result.get("proposal")
     offsets = any("offset_graphics" in point for point in points)
     header = ("LIMIT", *(("OFFSET",) if offsets else ()), text(f"{unit.upper()}S/S").plain, "POWER",
               text(f"J/{unit.upper()}").plain, "HOTTEST", "")  # fmt: skip
-    rows = [_row(point, offsets, point == best) for point in points]
+    rows = [_row(point, offsets, str(unit) if point == best else "") for point in points]
     shown: list[RenderableType] = [table(header, rows, right=range(len(header) - 1)), ""]
     if best is None:
         return [*shown, Text("It ended early; the card is as it was.")]
-    return [*shown, Text("Nothing was changed. To try the proposal for a minute, and to keep it:"), ""]
+    return [*shown, Text("Nothing was changed. Try the proposal for a minute, then keep it:"), ""]
 
 
-def _row(point: Shape, with_offset: bool, best: bool) -> tuple[str | Text, ...]:
+def _row(point: Shape, with_offset: bool, unit: str) -> tuple[str | Text, ...]:
     return (
         f"{point['power_limit'] / 1000:g} W",
         *((f"{point.get('offset_graphics', 0):+} MHz",) if with_offset else ()),
@@ -33,7 +33,7 @@ def _row(point: Shape, with_offset: bool, best: bool) -> tuple[str | Text, ...]:
         f"{point['power'] / 1000:.0f} W",
         f"{point['energy_per_unit'] / 1000:.2f}",
         f"{point['hottest']} °C",
-        Text("<- the most of each joule" if best else "", GOOD),
+        text(f"<- most {unit}s per joule" if unit else "", GOOD),
     )
 
 

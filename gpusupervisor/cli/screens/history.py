@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, pairwise
+from math import ceil, floor, log10
 
 import plotext
 from rich.console import RenderableType
@@ -67,7 +68,9 @@ def _plot(
         plotext.yticks(range(len(_ACTIVITIES)), _ACTIVITIES)
         plotext.ylim(0, len(_ACTIVITIES) - 1)
     else:
-        plotext.ylim(0, _top(name, curves, gpus))
+        marks = _even(_top(name, curves, gpus))
+        plotext.yticks(marks, [f"{mark:g}" for mark in marks])
+        plotext.ylim(0, marks[-1])
     drawn = Text.from_ansi(plotext.build().rstrip("\n"))
     drawn.no_wrap = True
     return drawn if canvas.colours else Text(drawn.plain, no_wrap=True)
@@ -81,6 +84,13 @@ def _top(name: str, curves: Sequence[Shape], gpus: Mapping[str, Shape]) -> float
     cards = [gpus[curve["gpu"]]["memory_total"] or 0 for curve in curves if curve["gpu"] in gpus]
     whole = max(cards, default=0) if name in ("used", "free", "holding") else 0
     return float(max(most, whole, 1) / _GIB)
+
+
+def _even(top: float) -> list[float]:
+    """Figures from 0 on at equal distances, none of them odd, the last at `top` or above it."""
+    unit = 10.0 ** floor(log10(top / 7))
+    step = next(unit * n for n in (1, 2, 4, 5, 10, 20) if top <= 7 * unit * n)
+    return [step * n for n in range(ceil(top / step) + 1)]
 
 
 def _ticks(begin: int, until: int) -> None:

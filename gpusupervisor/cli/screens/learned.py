@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpusupervisor.cli.screens.common import STRONG, Grid, moment, size, table, text
+from gpusupervisor.cli.screens.common import STRONG, Grid, brief, moment, size, table, text
 from gpusupervisor.cli.shapes import Shape
 
 
@@ -13,12 +13,16 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
             text(fact["tenant"], STRONG),
             text(" of ".join(word for word in (fact["kind"], fact["model"]) if word)),
             size(fact["value"]) + ("/s" if str(fact["kind"]).startswith("load-") else ""),
-            text(gpus.get(fact["gpu"], fact["gpu"]) if fact["gpu"] else "-"),
             moment(fact["learned_at"]),
-            text(fact["source"] + ("" if fact["stored"] else " (not stored yet)")),
+            brief(_from(fact, gpus)),
         )
         for fact in sorted(
             facts, key=lambda each: (each["tenant"], each["kind"], each["model"] or "", each["gpu"] or "")
         )
     ]
-    return table(("TENANT", "WHAT", "SIZE", "GPU", "LEARNED", "FROM"), rows, right=(2,))
+    return table(("TENANT", "WHAT", "SIZE", "LEARNED", "FROM"), rows, right=(2,), names=1)
+
+
+def _from(fact: Shape, gpus: Mapping[str, str]) -> str:
+    where = f" on {gpus.get(fact['gpu'], fact['gpu'])}" if fact["gpu"] else ""
+    return f"{fact['source']}{where}{'' if fact['stored'] else '; not stored yet'}"

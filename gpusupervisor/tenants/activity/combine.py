@@ -58,10 +58,10 @@ def _verdict(
 ) -> tuple[ActivityState, str, Sequence[Observation]]:
     """State, reason and the observations it rests on (none: on the census itself)."""
     if growth:
-        return "busy", "its memory grows: loading", ()
+        return "busy", "it is loading: its memory grows", ()
     if not current:
         if presence.holders:
-            return "unknown", "no probe is described that could tell whether it works", ()
+            return "unknown", "nothing is described that could tell whether it works", ()
         return "absent", "none of its processes holds VRAM", ()
     authority = current[0]
     stuck = [seen for seen in current if seen.state == "stuck"]
