@@ -59,8 +59,7 @@ def failure(name: str, text: str, place: Place) -> CommandFailed:
     if name == f"{_FREEDESKTOP}ServiceUnknown":
         return _not_running(
             place,
-            "It is not installed, or the bus has not noticed yet that it is "
-            f"({place.command('systemctl reload dbus')}).",
+            f"It is not installed, or the bus has not noticed it yet ({place.command('systemctl reload dbus')}).",
         )
     if name == "org.freedesktop.systemd1.UnitMasked":
         return _not_running(place, "It is masked; allow it with: " + place.command("systemctl unmask gpusupervisor"))

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
+from typing import NoReturn
 
 from gpusupervisor import __version__
 from gpusupervisor.cli import commands, exits
@@ -19,10 +20,19 @@ _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name
 _SHOWING = {"-h", "--help", "--version"}
 
 
+class Parser(argparse.ArgumentParser):
+    """Whose errors are folded as all other messages."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with how it is used, and what is wrong."""
+        self.print_usage(sys.stderr)
+        self.exit(exits.WRONG_USE, f"{folded(f'{self.prog}: error: {message}', sys.stderr)}\n")
+
+
 def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
     """The command line, as far as these commands go."""
     codes = ", ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items())
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="gpusupervisorctl",
         description=f"See and steer who holds the GPU's memory. Without a command: {DEFAULT}.",
         epilog=f"Exit codes: {codes}.",

@@ -17,7 +17,8 @@ def line(path: str, member: str, body: Sequence[Any]) -> str:
         case "PropertiesChanged", [interface, changed, _]:
             return changes(name, interface, changed)
         case "InterfacesAdded" | "InterfacesRemoved", [object_path, _]:
-            return f"{member}: {safe(named(object_path))}"
+            kind = object_path.rsplit("/", 2)[-2].removesuffix("s")
+            return f"{safe(kind)} {safe(named(object_path))} is {'new' if member == 'InterfacesAdded' else 'gone'}"
         case "NameOwnerChanged", [_, _, owner]:
             return "gpusupervisor has started" if owner else "gpusupervisor has stopped"
         case "Finished", [state, detail, _]:

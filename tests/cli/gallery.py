@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import re
 import sys
 import time
 from itertools import groupby
@@ -69,7 +70,7 @@ def theme(name: str) -> TerminalTheme:
 
 def drawn(written: str, columns: int, colours: TerminalTheme) -> str:
     """What a terminal makes of it, as HTML in which every character is as wide as it is there."""
-    text = Text.from_ansi(written.replace("\r\n", "\n"))
+    text = Text.from_ansi(_left(written))
     console = Console(width=columns, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     lines = []
     for line in console.render_lines(text, console.options.update(no_wrap=True, overflow="ignore"), pad=False):
@@ -80,6 +81,11 @@ def drawn(written: str, columns: int, colours: TerminalTheme) -> str:
             whole.append(f'<span style="{html.escape(style)}">{cells}</span>')
         lines.append("".join(whole))
     return "\n".join(lines)
+
+
+def _left(written: str) -> str:
+    """What is left on the terminal: a line that was erased is not."""
+    return re.sub(r"[^\n]*(?:\n\x1b\[\?25h\r\x1b\[1A)?\x1b\[2K", "", written.replace("\r\n", "\n"))
 
 
 def _cell(text: str, plain: bool) -> str:
@@ -189,7 +195,7 @@ class Gallery:
             title = f"{world}-{columns}-{name}"
             page = _PAGE.format(title=title, back=back, fore=fore, columns=columns, body=body)
             (self.folder / f"{title}.html").write_text(page)
-        text = "\n".join(f"### {c}\n{Text.from_ansi(w.replace(chr(13) + chr(10), chr(10))).plain}" for c, w in shots)
+        text = "\n".join(f"### {c}\n{Text.from_ansi(_left(w)).plain}" for c, w in shots)
         (self.folder / f"{world}-{columns}.txt").write_text(text)
 
 

@@ -229,7 +229,7 @@ async def test_monitor_shows_signals_as_they_come_and_ends_on_interrupt(bus: Pri
             service.emit(event)
         service.publish(make_state({"ollama": 3 * GIB, "newcomer": GIB}))
         found: list[str] = [(await hello).decode()]
-        while not any(line.startswith("InterfacesAdded: newcomer") for line in found):
+        while not any(line.startswith("tenant newcomer is new") for line in found):
             found.append((await monitor.stdout.readline()).decode())
         return found
 
@@ -239,7 +239,7 @@ async def test_monitor_shows_signals_as_they_come_and_ends_on_interrupt(bus: Pri
     assert "plan-7 started\n" in shown
     assert "plan-7 comfyui freed: memory back within 0.8 s\n" in shown
     assert "plan-7 finished, satisfied: 4.0 GiB came back\n" in shown
-    assert "InterfacesRemoved: comfyui\n" in shown
+    assert "tenant comfyui is gone\n" in shown
     monitor.send_signal(signal.SIGINT)
     _, errors = await monitor.communicate()
     assert (monitor.returncode, errors) == (130, b"")

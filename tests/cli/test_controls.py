@@ -57,7 +57,7 @@ async def test_without_the_helper_both_say_so(ctl: Run, service: BusService) -> 
 
 
 def test_without_a_gpu_that_is_said() -> None:
-    assert drawn(fans([])) == drawn(profiles([])) == "no GPU is known"
+    assert drawn(fans([])) == drawn(profiles([])) == "No GPU is known."
 
 
 def test_events_are_one_line_each_and_harmless() -> None:

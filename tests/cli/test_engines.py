@@ -37,7 +37,7 @@ async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, publishe
         assert part in shown.output
     assert "\x1b" not in shown.output
     unknown = (await ctl("engine", "comfyui")).output
-    assert "no settings are known" in unknown
+    assert "No settings are known." in unknown
     assert "which process it is is not known" in unknown
 
 

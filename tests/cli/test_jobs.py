@@ -52,7 +52,7 @@ async def terminal(bus: PrivateBus, *arguments: str) -> PseudoTerminal:
 
 
 async def test_jobs_are_listed_and_shown(ctl: Run, works: Works) -> None:
-    assert (await ctl("jobs")).output == "no job runs, and none has ended lately\n"
+    assert (await ctl("jobs")).output == "No job runs, and none has ended lately.\n"
     labour = await works.begin()
     labour.report(42, "point 4 of 9")
     row = (await ctl("jobs")).output.splitlines()[1].split()

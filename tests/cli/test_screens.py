@@ -127,7 +127,7 @@ def test_health_shows_the_worst_first_with_what_to_do() -> None:
 
 
 def test_jobs_are_a_table_and_one_is_shown_with_its_result() -> None:
-    assert drawn([jobs.all_jobs([])]) == "no job runs, and none has ended lately"
+    assert drawn([jobs.all_jobs([])]) == "No job runs, and none has ended lately."
     row = drawn([jobs.all_jobs([job()])], 200).splitlines()[1]
     assert row.split()[:5] == ["3", "autotune", "running", "42", "%"]
     text = drawn(jobs.details(job(state="failed", started_by=None, result={"unit": "token"})))
@@ -179,7 +179,7 @@ def test_changed_properties_are_one_line_and_bulky_ones_left_out() -> None:
 @pytest.mark.parametrize(
     ("member", "body", "told"),
     [
-        ("InterfacesAdded", ["/org/gpusupervisor1/tenants/x", {}], "InterfacesAdded: x"),
+        ("InterfacesAdded", ["/org/gpusupervisor1/tenants/x", {}], "tenant x is new"),
         ("NameOwnerChanged", ["n", ":1.2", ""], "gpusupervisor has stopped"),
         ("NameOwnerChanged", ["n", "", ":1.3"], "gpusupervisor has started"),
         ("Finished", ["failed", "no load", {}], "job 4 failed: no load"),
@@ -228,5 +228,11 @@ def test_a_job_shows_its_result_as_the_command_does_that_starts_it() -> None:
 
 
 def test_where_there_is_nothing_it_is_said() -> None:
-    assert drawn(tenants.all_tenants([], NARROW)) == "no tenant is described"
-    assert drawn(engines.all_engines([])) == "no engine is described"
+    assert drawn(tenants.all_tenants([], NARROW)) == "No tenant is described."
+    assert drawn(engines.all_engines([])) == "No engine is described."
+
+
+def test_a_number_is_not_torn_from_its_unit() -> None:
+    rows = [("a", Text("it can give back 256.0 MiB"))]
+    lines = drawn([table((), rows)], 28).splitlines()
+    assert lines == ["a", "    it can give back", "    256.0 MiB"]

@@ -1,12 +1,13 @@
 """`cat`, `edit` and `lint`: how tenants are described."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe_lines
+from gpusupervisor.cli.text import folded, safe_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -52,7 +53,7 @@ async def lint(session: Session) -> int:
     if session.json:
         session.emit({"problems": problems})
     else:
-        session.say("\n".join(problems) or "No problems found.")
+        session.say(folded("\n".join(problems) or "No problems found.", sys.stdout))
     return FAILED if problems else DONE
 
 

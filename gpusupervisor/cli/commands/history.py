@@ -153,7 +153,7 @@ COMMANDS = (
         (
             argument("--since", metavar="TIME", help='how far back, e.g. "2h"; default: 1d', type=_DURATION,
                      default=_DAY),
-            argument("--kind", help="only these", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
             argument("--follow", "-f", help="go on with what happens, until Ctrl-C", action="store_true"),
         ),
     ),

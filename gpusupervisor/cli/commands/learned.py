@@ -54,7 +54,7 @@ COMMANDS = (
         forget,
         (
             argument("tenant", metavar="NAME", help="its id", completes="tenant"),
-            argument("--kind", help="only this", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only this: {', '.join(KINDS)}", choices=KINDS, default=""),
         ),
     ),
 )

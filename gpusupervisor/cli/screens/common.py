@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.text import Text
 
 from gpusupervisor.cli.text import kept_in_place, safe
@@ -26,6 +25,9 @@ _LEAST = 8
 """Columns of a cell on a terminal that is too narrow for everything."""
 
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[W%]|°C)")
+_HELD = "\ue000"
+"""Of a width of its own, in no text that is shown, and no blank."""
 
 STYLES = {
     "ok": GOOD, "idle": GOOD, "supported": GOOD, "freed": GOOD, "satisfied": GOOD, "succeeded": GOOD, "settled": GOOD,
@@ -109,7 +111,8 @@ class Grid:
                 [(row[n], widths[n], "right" if n in self.right else "left") for n in shown], console, self.gap
             )
             if below and row is not heads and row[last]:
-                yield Padding(row[last], (0, 0, 0, _BELOW))
+                sentence = _folded(row[last], console, options.max_width - _BELOW)
+                yield Text("\n").join(Text(" " * _BELOW) + line for line in sentence)
 
     def _make_room(self, widths: dict[int, int], others: Sequence[int], last: int, width: int) -> bool:
         """Names and sentences made as narrow as they have to be; whether the sentences have room beside the rest."""
@@ -140,9 +143,7 @@ class Grid:
 
 def _side_by_side(cells: Sequence[tuple[Text, int, JustifyMethod]], console: Console, gap: int) -> Iterator[Text]:
     """The lines of one row, each cell folded to its width; after text from right to left its neighbours stay put."""
-    folded = [
-        cell.wrap(console, width, overflow="fold") if cell.cell_len > width else [cell] for cell, width, _ in cells
-    ]
+    folded = [_folded(cell, console, width) if cell.cell_len > width else [cell] for cell, width, _ in cells]
     for number in range(max(map(len, folded))):
         line, left, before = Text(no_wrap=True), 0, ""
         for (_, width, side), lines in zip(cells, folded, strict=True):
@@ -153,6 +154,16 @@ def _side_by_side(cells: Sequence[tuple[Text, int, JustifyMethod]], console: Con
                 before = part.plain
             left += width + gap
         yield line
+
+
+def _folded(cell: Text, console: Console, width: int) -> list[Text]:
+    """Folded between words, and not between a number and its unit."""
+    held = cell.copy()
+    held.plain = _UNIT.sub(_HELD, held.plain)
+    lines = list(held.wrap(console, width, overflow="fold"))
+    for line in lines:
+        line.plain = line.plain.replace(_HELD, " ")
+    return lines
 
 
 def table(

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import BAD, STRONG, table, text, word
+from gpusupervisor.cli.screens.common import BAD, STRONG, Grid, table, text, word
 from gpusupervisor.cli.shapes import Shape
 
-NO_GPU = "no GPU is known"
+NO_GPU = "No GPU is known."
 _RANGE_UNITS = {"power-limit": ("W", 1000), "fans": ("%", 1)}
 """Of what is not a clock: the unit shown, and how many of the unit on the bus make one."""
 
@@ -19,15 +19,23 @@ def fans(of_gpus: list[Shape]) -> list[RenderableType]:
     for each in of_gpus:
         reason = each["control_reason"] or each["support_reason"]
         head = Text.assemble(text(each["name"], STRONG), "  ", word(each["control"] or each["support"]))
-        screen += ["", head + text(f", {reason}") if reason else head]
-        if each["fans"]:
-            rows = [
-                (str(f["fan"]), _wanted(f), f"{f['speed']} %" if "speed" in f else "?", str(f.get("rpm", "?")),
-                 word(f["verdict"] or "?"))
-                for f in each["fans"]
-            ]  # fmt: skip
-            screen.append(table(("FAN", "WANTED", "SPEED", "RPM", "VERDICT"), rows, right=(0, 2, 3)))
-    return screen[1:] or [Text(NO_GPU)]
+        screen += _next(screen, [head + text(f", {reason}") if reason else head, *_fans(each["fans"])])
+    return screen or [Text(NO_GPU)]
+
+
+def _next(screen: list[RenderableType], card: list[RenderableType]) -> list[RenderableType]:
+    """A card that follows others: cards of one line follow each other closely."""
+    apart = screen and (len(card) > 1 or isinstance(screen[-1], Grid))
+    return ["", *card] if apart else card
+
+
+def _fans(found: list[Shape]) -> list[RenderableType]:
+    rows = [
+        (str(f["fan"]), _wanted(f), f"{f['speed']} %" if "speed" in f else "?", str(f.get("rpm", "?")),
+         word(f["verdict"] or "?"))
+        for f in found
+    ]  # fmt: skip
+    return [table(("FAN", "WANTED", "SPEED", "RPM", "VERDICT"), rows, right=(0, 2, 3))] if rows else []
 
 
 def _wanted(fan: Shape) -> str:
@@ -42,8 +50,8 @@ def profiles(of_gpus: list[Shape]) -> list[RenderableType]:
     """The profile of each GPU, setting by setting."""
     screen: list[RenderableType] = []
     for each in of_gpus:
-        screen += ["", *_profile(each)]
-    return screen[1:] or [Text(NO_GPU)]
+        screen += _next(screen, _profile(each))
+    return screen or [Text(NO_GPU)]
 
 
 def _profile(shown: Shape) -> list[RenderableType]:

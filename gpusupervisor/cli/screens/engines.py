@@ -13,7 +13,7 @@ from gpusupervisor.cli.shapes import Shape
 def all_engines(engines: Iterable[Shape]) -> list[RenderableType]:
     """One line for each engine of which something is known, those that answer first; the others by name."""
     if not (order := sorted(engines, key=lambda each: (not each["reachable"], not each["settings"], each["id"]))):
-        return [Text("no engine is described")]
+        return [Text("No engine is described.")]
     known = [each for each in order if each["reachable"] or each["endpoint"] or each["settings"]]
     rows = [
         (
@@ -47,5 +47,5 @@ def details(engine: Shape) -> list[RenderableType]:
         if setting["meaning"]:
             screen.append(Padding(text(setting["meaning"]), (0, 0, 0, 2)))
     if not engine["settings"]:
-        screen += ["", text("no settings are known", QUIET)]
+        screen += ["", text("No settings are known.", QUIET)]
     return [*screen, "", text(engine["settings_problem"], DOUBTFUL)] if engine["settings_problem"] else screen

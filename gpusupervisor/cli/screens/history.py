@@ -88,8 +88,8 @@ def _top(name: str, curves: Sequence[Shape], gpus: Mapping[str, Shape]) -> float
 
 def _even(top: float) -> list[float]:
     """Figures from 0 on at equal distances, none of them odd, the last at `top` or above it."""
-    unit = 10.0 ** floor(log10(top / 7))
-    step = next(unit * n for n in (1, 2, 4, 5, 10, 20) if top <= 7 * unit * n)
+    unit = 10.0 ** floor(log10(top / 6))
+    step = next(unit * n for n in (1, 2, 4, 5, 10, 20) if top <= 6 * unit * n)
     return [step * n for n in range(ceil(top / step) + 1)]
 
 

@@ -14,7 +14,7 @@ from gpusupervisor.cli.text import safe_lines
 def all_jobs(jobs: list[Shape]) -> Grid | Text:
     """One line a job."""
     if not jobs:
-        return Text("no job runs, and none has ended lately")
+        return Text("No job runs, and none has ended lately.")
     rows = [
         (
             str(j["id"]),

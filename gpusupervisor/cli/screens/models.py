@@ -13,7 +13,7 @@ def models_screen(shape: Shape) -> list[RenderableType]:
     """A table for all engines, what is not known of those that answer, and what cards keep from models."""
     rows = [_row(engine["id"], model) for engine in shape["engines"] for model in engine["models"]]
     header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "WHY")
-    shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("no models are known")]
+    shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("No models are known.")]
     asked = [engine for engine in shape["engines"] if engine["reachable"] or len(shape["engines"]) == 1]
     problems = [
         text(f"{engine['id']}: {engine['models_problem']}", DOUBTFUL) for engine in asked if engine["models_problem"]

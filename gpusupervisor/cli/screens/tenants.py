@@ -23,7 +23,7 @@ def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> list[RenderableType
     the sentence.
     """
     if not (everybody := sorted(tenants, key=lambda each: (-each["holding"], each["id"]))):
-        return [Text("no tenant is described")]
+        return [Text("No tenant is described.")]
     order = [each for each in everybody if each["holding"] or each["activity"] != "absent"]
     others = absent([each["id"] for each in everybody if each not in order])
     return [_table(order, canvas), *others] if order else others[1:]

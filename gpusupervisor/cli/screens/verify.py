@@ -12,7 +12,7 @@ _HEADS = {True: "Everything that was tried works.", False: "Not everything works
 def screen(drill: Shape) -> list[RenderableType]:
     """A line for each step, and the verdict."""
     rows = [_row(each) for each in drill["steps"]]
-    header = ("STEP", "OF", "EXPECTED", "MEASURED", "TIME", "VERDICT", "DETAIL")
+    header = ("STEP", "TARGET", "EXPECTED", "MEASURED", "TIME", "VERDICT", "DETAIL")
     shown: list[RenderableType] = [table(header, rows, right=(2, 3, 4), names=1)] if rows else []
     head = _HEADS[drill["passed"]]
     return [*shown, "", Text(head, STRONG)] if head else shown or [Text("No application holds memory.")]
