@@ -15,7 +15,7 @@ def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
         return _content(tenant, "", f"not busy: {tenant.activity_reason}")
     if tenant.need is None:
         return _content(
-            tenant, "", "busy, but nobody knows yet what it needs: it is learned from its work, or set needs-vram"
+            tenant, "", "busy, but what it needs is not known yet: it is learned while it works, or set needs-vram"
         )
     gpu = home_gpu(situation, tenant)
     if not gpu:

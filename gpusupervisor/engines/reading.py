@@ -10,7 +10,7 @@ from gpusupervisor.engines.table import Table
 from gpusupervisor.processes.identity import ProcessIdentity
 
 NOT_FOUND = (
-    "it answers, but which process it is, and so what that was started with, is not known: no system unit runs it, and "
+    "it answers, but its process is not known, and so neither is what it was started with: no system unit runs it, and "
     "it was not seen to hold VRAM"
 )
 

@@ -1,6 +1,5 @@
 """What the driver says at one moment, as frozen values."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -42,7 +41,7 @@ class GpuIdentity:
 
     uuid: str
     name: str
-    """What the driver calls it; in a sample also the beginning of its UUID where others are called the same."""
+    """What the driver calls it; in a sample also the beginning of its UUID where there are several GPUs."""
     pci_bus_id: str
     """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
 
@@ -112,9 +111,10 @@ class Sample:
 
 
 def told_apart(gpus: Sequence[GpuSample]) -> tuple[GpuSample, ...]:
-    """GPUs of the same name get the beginning of their UUID into it, by which commands take them."""
-    count = Counter(gpu.identity.name for gpu in gpus)
-    return tuple(gpu if count[gpu.identity.name] == 1 else replace(gpu, identity=_named(gpu.identity)) for gpu in gpus)
+    """Each of several GPUs with the beginning of its UUID in its name: commands take it by that."""
+    if len(gpus) < 2:
+        return tuple(gpus)
+    return tuple(replace(gpu, identity=_named(gpu.identity)) for gpu in gpus)
 
 
 def _named(gpu: GpuIdentity) -> GpuIdentity:

@@ -76,7 +76,7 @@ def ceiling_of(situation: Situation, uuid: str, least: Least = nothing_watched) 
     gpu = situation.gpus[uuid]
     limit = max(0, gpu.total - gpu.reserved - situation.reserve)
     taken = [Taken(f"{holder.name} (pid {holder.pid})", holder.used or 0) for holder in gpu.unmanaged]
-    taken.append(Taken("nobody that is known", gpu.unattributed))
+    taken.append(Taken("nobody known", gpu.unattributed))
     for tenant in situation.tenants_on[uuid]:
         held = tenant.holdings.get(uuid, 0)
         watched = least(tenant.id, uuid)
@@ -119,7 +119,7 @@ def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ce
     if model.state in ("loaded", "loading") and not model.spilled:
         return Fit("now", f"it is {model.state}")
     if model.needs is None:
-        return Fit("unknown", "nobody knows what it needs in VRAM")
+        return Fit("unknown", "how much VRAM it needs is not known")
     fits = [_fit_on(situation, engine, model, manners, ceiling) for ceiling in ceilings]
     nowhere = Fit("unknown", "no GPU can be read now")
     return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere) if engine in situation.tenants else nowhere

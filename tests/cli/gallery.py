@@ -5,7 +5,6 @@ import html
 import re
 import sys
 import time
-from itertools import groupby
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -53,6 +52,11 @@ h2 {{ margin: 0; background: #8884; break-after: avoid }}
 i {{ display: inline-block; font-style: normal; height: 16px; vertical-align: top; overflow: hidden }}
 </style>{body}"""
 
+_RUNS = re.compile(r"(?:[ -~]?[^ -~]+)+|[ -~]+?(?=[ -~]?[^ -~]|$)")
+"""Text that is as wide as it looks, and other text with the letter before it, which may carry a mark.
+
+A run of text from right to left is whole, so that it is turned as a whole."""
+
 Shot = tuple[str, str]
 """A command, and what was on the terminal."""
 
@@ -77,7 +81,7 @@ def drawn(written: str, columns: int, colours: TerminalTheme) -> str:
         whole = []
         for segment in line:
             style = segment.style.get_html_style(colours) if segment.style else ""
-            cells = "".join(_cell("".join(run), plain) for plain, run in groupby(segment.text, str.isascii))
+            cells = "".join(map(_cell, _RUNS.findall(segment.text)))
             whole.append(f'<span style="{html.escape(style)}">{cells}</span>')
         lines.append("".join(whole))
     return "\n".join(lines)
@@ -88,9 +92,9 @@ def _left(written: str) -> str:
     return re.sub(r"[^\n]*(?:\n\x1b\[\?25h\r\x1b\[1A)?\x1b\[2K", "", written.replace("\r\n", "\n"))
 
 
-def _cell(text: str, plain: bool) -> str:
+def _cell(text: str) -> str:
     escaped = html.escape(text)
-    return escaped if plain else f'<i style="width:{cell_len(text)}ch">{escaped}</i>'
+    return escaped if text.isascii() else f'<i style="width:{cell_len(text)}ch">{escaped}</i>'
 
 
 class Gallery:

@@ -157,7 +157,7 @@ async def test_the_catalogue_says_what_there_is_and_what_fits(scene: Scene) -> N
 
 async def test_of_an_engine_that_was_started_by_hand_it_is_said_why_its_settings_are_not_known(scene: Scene) -> None:
     """Until it holds VRAM for the first time: its process is known from then on."""
-    assert "which process it is" in (await scene.engine())["SettingsProblem"]
+    assert "its process is not known" in (await scene.engine())["SettingsProblem"]
     assert (await scene.load(SMALL))["State"] == "succeeded"
     await scene.observer.sees_tenant("ollama", "idle", Activity=lambda state: state == "idle")
     assert (await scene.unload(SMALL))["freed"] == 3 * GIB

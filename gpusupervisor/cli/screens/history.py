@@ -9,7 +9,7 @@ import plotext
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import STRONG, size, text
+from gpusupervisor.cli.screens.common import STRONG, Grid, size, text
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
 
@@ -42,11 +42,11 @@ def plots(
             unit = _UNITS.get(name, _BYTES)[1]
             title = f"{_TITLES[name]}, {unit}" if unit else _TITLES[name]
             shown += [Text(title, STRONG), _plot(name, drawn, gpus, begin, until, canvas)]
-            shown += [
+            legend = [
                 _legend(name, curve, gpus, _mark(number, len(drawn), canvas), canvas)
                 for number, curve in enumerate(drawn)
             ]
-            shown.append("")
+            shown += [Grid((), legend), ""]
     return shown[:-1]
 
 
@@ -129,17 +129,19 @@ def _path(points: Sequence[Shape], unit: int) -> tuple[list[int], list[float]]:
     return x, y
 
 
-def _legend(name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str, str], canvas: Canvas) -> Text:
+def _legend(
+    name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str, str], canvas: Canvas
+) -> tuple[Text, Text]:
     marker, colour = mark
     sign = (("━━" if canvas.unicode else "--"), colour) if canvas.colours else (marker if len(marker) == 1 else "-", "")
     card = gpus.get(curve["gpu"] or "", {}).get("name") or curve["gpu"]
     whose = ", ".join(part for part in (curve["tenant"], card) if part)
     points = curve["points"]
     if name == "activity":
-        return Text.assemble(sign, "  ", text(whose))
+        return Text(*sign), text(whose)
     least, most = min(p["least"] for p in points), max(p["most"] for p in points)
     last, least, most = (_figure(name, value) for value in (points[-1]["mean"], least, most))
-    return Text.assemble(sign, "  ", text(whose), f": {last} at the end, {least} to {most}")
+    return Text(*sign), Text.assemble(text(whose), f": {last} at the end, {least} to {most}")
 
 
 def _figure(name: str, value: int) -> str:

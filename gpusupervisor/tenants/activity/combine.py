@@ -58,7 +58,7 @@ def _verdict(
 ) -> tuple[ActivityState, str, Sequence[Observation]]:
     """State, reason and the observations it rests on (none: on the census itself)."""
     if growth:
-        return "busy", "it is loading: its memory grows", ()
+        return "busy", "it is loading (its memory grows)", ()
     if not current:
         if presence.holders:
             return "unknown", "nothing is described that could tell whether it works", ()
