@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gpusupervisor.cli import shapes
 from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_RUNNING, CommandFailed
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe
+from gpusupervisor.cli.text import safe, sentence
 
 Draw = Callable[[shapes.Shape], None]
 
@@ -51,7 +51,7 @@ def _told(session: Session, job: shapes.Shape, interrupted: bool) -> int:
     """Say how it ended where it did not succeed; the exit code."""
     if job["state"] == "succeeded":
         return DONE
-    session.note(job["detail"] if job["state"] == "failed" else f"Job {job['id']} was cancelled.")
+    session.note(sentence(job["detail"]) if job["state"] == "failed" else f"Job {job['id']} was cancelled.")
     return INTERRUPTED if job["state"] == "cancelled" and interrupted else FAILED
 
 

@@ -63,6 +63,11 @@ def safe_lines(text: object) -> str:
     return "\n".join(safe(line.expandtabs()) for line in str(text).splitlines())
 
 
+def sentence(text: str) -> str:
+    """A reason as a message of its own: with its full stop."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def folded(text: object, stream: TextIO) -> str:
     """The same with its sentences folded between words where `stream` is a terminal."""
     lines = safe_lines(text)
