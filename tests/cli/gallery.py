@@ -5,10 +5,12 @@ import html
 import re
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
@@ -74,17 +76,18 @@ def theme(name: str) -> TerminalTheme:
 
 def drawn(written: str, columns: int, colours: TerminalTheme) -> str:
     """What a terminal makes of it, as HTML in which every character is as wide as it is there."""
-    text = Text.from_ansi(_left(written))
-    console = Console(width=columns, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    lines = []
-    for line in console.render_lines(text, console.options.update(no_wrap=True, overflow="ignore"), pad=False):
-        whole = []
-        for segment in line:
-            style = segment.style.get_html_style(colours) if segment.style else ""
-            cells = "".join(map(_cell, _RUNS.findall(segment.text)))
-            whole.append(f'<span style="{html.escape(style)}">{cells}</span>')
-        lines.append("".join(whole))
-    return "\n".join(lines)
+    console = Console(width=columns, file=StringIO())
+    lines = [
+        part
+        for line in Text.from_ansi(_left(written)).split("\n", allow_blank=True)
+        for part in (line.divide(range(columns, line.cell_len, columns)) if line.cell_len > columns else [line])
+    ]
+    return "\n".join("".join(_html(*each, colours) for each in line.render(console)) for line in lines)
+
+
+def _html(text: str, style: Style | None, _: object, colours: TerminalTheme) -> str:
+    look = style.get_html_style(colours) if style else ""
+    return f'<span style="{html.escape(look)}">{"".join(map(_cell, _RUNS.findall(text)))}</span>'
 
 
 def _left(written: str) -> str:
