@@ -31,11 +31,12 @@ class Parser(argparse.ArgumentParser):
 
 def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
     """The command line, as far as these commands go."""
-    codes = ", ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items())
+    codes = "".join(f"\n  {code:<5}{meaning}" for code, meaning in exits.MEANINGS.items())
     top = Parser(
         prog="gpusupervisorctl",
         description=f"See and steer who holds the GPU's memory. Without a command: {DEFAULT}.",
-        epilog=f"Exit codes: {codes}.",
+        epilog=f"exit codes:{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=__version__)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpusupervisor.cli.text import safe
+from gpusupervisor.cli.text import brief, safe
 from gpusupervisor.quantities import format_bytes
 
 _UNKNOWN = 2**64 - 1
@@ -29,7 +29,8 @@ def line(path: str, member: str, body: Sequence[Any]) -> str:
 def named(path: str) -> str:
     """What an object is called: the last part of its path, where "_2d" stands for the byte 2d."""
     last = path.rsplit("/", 1)[-1].encode()
-    return re.sub(rb"_([0-9a-f]{2})", lambda found: bytes.fromhex(found[1].decode()), last).decode(errors="replace")
+    name = re.sub(rb"_([0-9a-f]{2})", lambda found: bytes.fromhex(found[1].decode()), last)
+    return brief(name.decode(errors="replace"))
 
 
 def event(member: str, body: Sequence[Any]) -> str:
@@ -55,9 +56,9 @@ def event(member: str, body: Sequence[Any]) -> str:
             return safe(text)
         case "Changed", [check, _, state, found]:
             return (
-                f"check {safe(check)} is {safe(state)}: {safe(found['summary'])}"
+                f"check {safe(brief(check))} is {safe(state)}: {safe(found['summary'])}"
                 if state
-                else f"check {safe(check)} is gone"
+                else f"check {safe(brief(check))} is gone"
             )
     return f"{member} {safe(body)}"
 

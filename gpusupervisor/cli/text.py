@@ -2,6 +2,7 @@
 
 import locale
 import os
+import re
 import sys
 import unicodedata
 from typing import TextIO
@@ -12,6 +13,7 @@ _BLANKED = frozenset({"Cc", "Co", "Cn", "Zl", "Zp", "Zs"})
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _MOST_MARKS = 4
 """Combining characters on one letter; every script gets by with fewer."""
+_UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 LEFT_TO_RIGHT_MARK = "\u200e"
 
 
@@ -61,6 +63,11 @@ def kept_in_place(text: str) -> str:
 def safe_lines(text: object) -> str:
     """The same for text of several lines; tabs become spaces."""
     return "\n".join(safe(line.expandtabs()) for line in str(text).splitlines())
+
+
+def brief(text: str) -> str:
+    """Text with the beginning of a UUID in place of the whole: as much as every command takes."""
+    return _UUID.sub(r"\1", text)
 
 
 def sentence(text: str) -> str:

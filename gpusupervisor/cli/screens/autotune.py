@@ -7,6 +7,7 @@ from rich.text import Text
 
 from gpusupervisor.cli.screens.common import GOOD, table, text
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import brief
 
 
 def curve(result: Shape) -> list[RenderableType]:
@@ -41,8 +42,8 @@ def proposal(result: Shape, uuid: str) -> list[str]:
     """The commands that try the best point and keep it, where one is proposed: lines to be copied, and never folded."""
     if "profile" not in result:
         return []
-    command = shlex.join(["gpusupervisorctl", "profile", "try", "-", "--gpu", uuid, "--within", "1min"])
+    command = shlex.join(["gpusupervisorctl", "profile", "try", "-", "--gpu", brief(uuid), "--within", "1min"])
     return [
         f"  echo {shlex.quote(result['profile'])} | {command}",
-        f"  {shlex.join(['gpusupervisorctl', 'profile', 'confirm', '--gpu', uuid])}",
+        f"  {shlex.join(['gpusupervisorctl', 'profile', 'confirm', '--gpu', brief(uuid)])}",
     ]

@@ -24,7 +24,6 @@ _BELOW = 4
 _LEAST = 8
 """Columns of a cell on a terminal that is too narrow for everything."""
 
-_UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[W%]|°C)")
 _HELD = "\ue000"
 """Of a width of its own, in no text that is shown, and no blank."""
@@ -50,11 +49,6 @@ def text(value: object, style: str = "") -> Text:
 def word(state: object) -> Text:
     """A state as the service calls it, in its colour."""
     return text(state, STYLES.get(str(state), ""))
-
-
-def brief(name: str) -> Text:
-    """A name with the beginning of a UUID in place of the whole: as much as every command takes."""
-    return text(_UUID.sub(r"\1", name))
 
 
 def absent(names: Collection[str]) -> list[RenderableType]:

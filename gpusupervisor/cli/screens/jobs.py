@@ -6,9 +6,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gpusupervisor.cli.screens import autotune, models, warm
-from gpusupervisor.cli.screens.common import QUIET, STRONG, Grid, brief, moment, table, text, word
+from gpusupervisor.cli.screens.common import QUIET, STRONG, Grid, moment, table, text, word
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.text import safe_lines
+from gpusupervisor.cli.text import brief, safe_lines
 
 
 def all_jobs(jobs: list[Shape]) -> Grid | Text:
@@ -30,7 +30,7 @@ def all_jobs(jobs: list[Shape]) -> Grid | Text:
 
 
 def _what(job: Shape) -> Text:
-    return brief(": ".join(part for part in (job["target"], job["detail"]) if part))
+    return text(brief(": ".join(part for part in (job["target"], job["detail"]) if part)))
 
 
 def details(job: Shape) -> list[RenderableType]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from gpusupervisor.cli.screens.common import STRONG, Grid, brief, moment, size, table, text
+from gpusupervisor.cli.screens.common import STRONG, Grid, moment, size, table, text
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import brief
 
 
 def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
@@ -14,7 +15,7 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
             text(" of ".join(word for word in (fact["kind"], fact["model"]) if word)),
             size(fact["value"]) + ("/s" if str(fact["kind"]).startswith("load-") else ""),
             moment(fact["learned_at"]),
-            brief(_from(fact, gpus)),
+            text(brief(_from(fact, gpus))),
         )
         for fact in sorted(
             facts, key=lambda each: (each["tenant"], each["kind"], each["model"] or "", each["gpu"] or "")

@@ -3,8 +3,9 @@
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import STRONG, brief, duration, size, table, text, word
+from gpusupervisor.cli.screens.common import STRONG, duration, size, table, text, word
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import brief
 
 _HEADS = {True: "Everything that was tried works.", False: "Not everything works.", None: ""}
 
@@ -22,7 +23,7 @@ def _row(step: Shape) -> tuple[str | Text, ...]:
     bytes_matter = step["step"] in ("release", "load")
     return (
         step["step"],
-        Text(brief(step["target"]).plain, STRONG),
+        text(brief(step["target"]), STRONG),
         size(step["expected"]) if bytes_matter and step["expected"] is not None else "",
         size(step["measured"]) if step["measured"] is not None else "",
         duration(step["duration"]) if step["duration"] is not None else "",
