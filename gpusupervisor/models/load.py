@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpusupervisor.arbitration.eligibility import WORTHWHILE
 from gpusupervisor.arbitration.plan import Request
 from gpusupervisor.arbitration.situation import ReleasePlan, Situation
 from gpusupervisor.arbitration.verify import Measurement
@@ -31,6 +32,8 @@ CLEANING_UP = 15.0
 """Seconds that the engine has to unload what a cancelled load had begun."""
 MORE = 4
 """After out-of-memory, room for a quarter more than the model was thought to need is made."""
+NEARLY_NOTHING = 512 << 20
+"""Bytes: with less free, a load that failed probably ran out of memory. A CUDA context alone takes so much."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ class Loader(Protocol):
     async def unload(self, engine: str, model: str) -> Reply:
         """Ask the engine."""
 
-    def measured(self, engine: str, model: str, size: int) -> None:
+    def measured(self, engine: str, model: Model, size: int) -> None:
         """A whole load took so many bytes of VRAM."""
 
 
@@ -93,11 +96,44 @@ class LoadResult:
         return self.taken * MICROSECONDS // max(1, self.duration)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Attempt:
-    reply: Reply
-    grown: Mapping[str, int]
-    duration: int
+    """What was measured while the engine tried."""
+
+    gpu: str
+    needs: int | None
+    before: Mapping[str, Measurement]
+    started: int
+    grown: dict[str, int] = field(default_factory=dict)
+    least_free: int | None = None
+    """On the GPU."""
+    short: bool = False
+    """Next to nothing was free there at some time, or less than the model still needed."""
+    duration: int = 0
+    reply: Reply = field(default_factory=lambda: Reply("failed"))
+
+    def note(self, now: Mapping[str, Measurement]) -> None:
+        """One measurement."""
+        pairs = ((gpu, now[gpu].holding or 0, seen.holding or 0) for gpu, seen in self.before.items() if gpu in now)
+        self.grown = {gpu: max(0, held - held_before) for gpu, held, held_before in pairs}
+        if self.gpu not in now:
+            return
+        free = now[self.gpu].free
+        self.least_free = free if self.least_free is None else min(free, self.least_free)
+        missing = (self.needs or 0) - sum(self.grown.values())
+        self.short |= free < NEARLY_NOTHING or missing - free >= WORTHWHILE
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether it was out of memory: the engine says so, or says only that it failed, and memory was short."""
+        return self.reply.outcome == "out-of-memory" or (self.reply.outcome == "failed" and self.short)
+
+    @property
+    def failure(self) -> str:
+        """What the engine said, and what was measured where it said no more than that it failed; may be empty."""
+        if self.reply.outcome != "failed" or self.least_free is None:
+            return self.reply.detail
+        return f"{self.reply.detail or 'it did not say why'}, with {format_bytes(self.least_free)} of VRAM free"
 
 
 class Load:
@@ -122,13 +158,13 @@ class Load:
         try:
             await self._make_room(plan, report)
             attempt = await self._attempt(gpu, report)
-            retried = attempt.reply.outcome == "out-of-memory"
+            retried = attempt.ran_out
             if retried:
-                report(5, f"{self._engine} is out of memory: more room is made for one more try")
+                report(5, f"{self._out_of_memory(attempt)}: more room is made for one more try")
                 await self._make_more_room(gpu)
                 attempt = await self._attempt(gpu, report)
-            await self._judge(attempt, gpu)
-            return await self._result(attempt, gpu, retried=retried)
+            await self._judge(attempt, retried=retried)
+            return await self._result(attempt, retried=retried)
         finally:
             self._loader.keep_room(gpu, self._engine, 0)
 
@@ -163,24 +199,24 @@ class Load:
 
     async def _attempt(self, gpu: str, report: Report) -> _Attempt:
         before = await self._loader.measure(self._engine)
-        started = self._clock.now()
+        attempt = _Attempt(gpu, self._model.needs, before, self._clock.now())
+        attempt.note(before)
         work = asyncio.ensure_future(self._ask())
-        grown: dict[str, int] = {}
         try:
             while not work.done():
                 await asyncio.wait({work}, timeout=POLL)
-                grown = await self._grown(before)
-                self._tell(gpu, grown, report)
-            reply = work.result()
-            duration = self._clock.now() - started
-            if reply.outcome == "done":
-                grown = await self._grown(before)
-            return _Attempt(reply, grown, duration)
+                attempt.note(await self._loader.measure(self._engine))
+                self._tell(attempt, report)
+            attempt.reply = work.result()
+            attempt.duration = self._clock.now() - attempt.started
+            if attempt.reply.outcome == "done":
+                attempt.note(await self._loader.measure(self._engine))
         except BaseException:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             await asyncio.shield(self._clean_up())
             raise
+        return attempt
 
     async def _ask(self) -> Reply:
         """The engine's answer, waited for to its end."""
@@ -218,15 +254,9 @@ class Load:
                 return
             await asyncio.sleep(POLL)
 
-    async def _grown(self, before: Mapping[str, Measurement]) -> dict[str, int]:
-        now = await self._loader.measure(self._engine)
-        return {
-            gpu: max(0, (now[gpu].holding or 0) - (seen.holding or 0)) for gpu, seen in before.items() if gpu in now
-        }
-
-    def _tell(self, gpu: str, grown: Mapping[str, int], report: Report) -> None:
-        size, needs = sum(grown.values()), self._model.needs
-        self._loader.keep_room(gpu, self._engine, max(0, (needs or 0) - size))
+    def _tell(self, attempt: _Attempt, report: Report) -> None:
+        size, needs = sum(attempt.grown.values()), self._model.needs
+        self._loader.keep_room(attempt.gpu, self._engine, max(0, (needs or 0) - size))
         if needs:
             report(10 + min(85, 85 * size // needs), f"{format_bytes(size)} of about {format_bytes(needs)} are loaded")
         else:
@@ -245,28 +275,33 @@ class Load:
         except TimeoutError:
             return
 
-    async def _judge(self, attempt: _Attempt, gpu: str) -> None:
+    def _out_of_memory(self, attempt: _Attempt) -> str:
+        if attempt.reply.outcome == "out-of-memory":
+            return f"{self._engine} is out of memory"
+        return f"{self._engine} failed, probably for want of memory ({attempt.failure})"
+
+    async def _judge(self, attempt: _Attempt, *, retried: bool) -> None:
         """Raises when the model is not loaded."""
-        reply = attempt.reply
-        if reply.outcome == "done":
+        if attempt.reply.outcome == "done":
             return
         name = harmless(self._model.name, 60)
-        said = f": {reply.detail}" if reply.detail else ""
-        if reply.outcome != "out-of-memory":
-            raise LoadFailed(f"{self._engine} did not load {name}{said}.")
-        situation = await self._loader.look(self._engine)
-        raise Blocked(
-            f"{self._engine} was out of memory twice while loading {name}{said}. {holders_on(situation, gpu)}"
-        )
+        said = f": {attempt.failure}" if attempt.failure else ""
+        if not attempt.ran_out:
+            again = " at the second try" if retried else ""
+            raise LoadFailed(f"{self._engine} did not load {name}{again}{said}.")
+        holders = holders_on(await self._loader.look(self._engine), attempt.gpu)
+        if attempt.reply.outcome == "out-of-memory":
+            raise Blocked(f"{self._engine} was out of memory twice while loading {name}{said}. {holders}")
+        raise Blocked(f"{self._engine} failed twice to load {name}, probably for want of memory{said}. {holders}")
 
-    async def _result(self, attempt: _Attempt, gpu: str, *, retried: bool) -> LoadResult:
+    async def _result(self, attempt: _Attempt, *, retried: bool) -> LoadResult:
         known = await self._loader.list_models(self._engine)
         model = known.find(self._model.name)
         spilled = model is not None and model.spilled
         taken = sum(attempt.grown.values())
         if taken and not spilled and self._others == await self._loaded_beside():
-            self._loader.measured(self._engine, self._model.name, taken)
-        where = max(attempt.grown, key=lambda uuid: attempt.grown[uuid], default=gpu)
+            self._loader.measured(self._engine, model or self._model, taken)
+        where = max(attempt.grown, key=lambda uuid: attempt.grown[uuid], default=attempt.gpu)
         return LoadResult(self._engine, self._model.name, where, taken, attempt.duration, spilled, retried)
 
     async def _loaded_beside(self) -> frozenset[str]:

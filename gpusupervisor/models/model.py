@@ -31,6 +31,8 @@ class Model:
     """It runs on another machine: it needs no VRAM here."""
     failed: str = ""
     """Why its last load failed, where the engine says so."""
+    context: int | None = None
+    """Tokens of context that it is loaded with."""
     cached: int | None = None
     """Of its files in RAM."""
     cached_problem: str = ""

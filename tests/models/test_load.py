@@ -85,7 +85,7 @@ class World:
         self.holding = self.shrinks_to
         return self.replies.pop(0)
 
-    def measured(self, engine: str, name: str, size: int) -> None:
+    def measured(self, engine: str, learned: Model, size: int) -> None:
         self.learned = size
 
 
@@ -178,6 +178,59 @@ async def test_a_load_in_the_background_that_fails_is_told() -> None:
         scene = world(replies=[Reply("started")], listings=listings, failed=why)
         with pytest.raises(LoadFailed):
             await run(scene)
+
+
+EXITED = "its process ended with exit code 1"
+
+
+async def test_a_load_that_failed_with_too_little_free_was_probably_out_of_memory() -> None:
+    """llama.cpp's router tells only the exit code."""
+    scene = world(COMFYUI, free=4, replies=[Reply("started"), Reply("started")])
+    scene.listings, scene.failed, scene.grows_to = ["not-loaded"], EXITED, round(23.75 * GIB)
+    real, said = scene.load, []
+
+    async def second_succeeds(engine: str, name: str) -> Reply:
+        if "load m" in scene.done:
+            scene.listings, scene.grows_to = ["loaded"], 4 * GIB
+        return await real(engine, name)
+
+    scene.load = second_succeeds  # type: ignore[method-assign]
+    load = Load("ollama", model(), Manners(), scene, Clock())
+    result = await load.run(lambda progress, detail, result=None: said.append(detail))
+    assert scene.done == ["load m", "room for 5", "load m"]
+    assert result.retried
+    told = next(each for each in said if "probably" in each)
+    assert told == (
+        "ollama failed, probably for want of memory (its process ended with exit code 1, with 256.0 MiB of VRAM free): "
+        "more room is made for one more try"
+    )
+
+
+async def test_twice_probably_out_of_memory_names_the_holders() -> None:
+    scene = world(replace(COMFYUI, activity="busy", priority=50), free=4, replies=[Reply("started")] * 2)
+    scene.listings, scene.failed, scene.grows_to = ["not-loaded"], EXITED, round(23.75 * GIB)
+    with pytest.raises(Blocked) as failed:
+        await run(scene)
+    assert str(failed.value).startswith(
+        "ollama failed twice to load m, probably for want of memory: its process ended with exit code 1, "
+        "with 256.0 MiB of VRAM free. "
+    )
+    assert "comfyui (8.0 GiB, busy)" in str(failed.value)
+
+
+async def test_a_load_that_failed_with_enough_free_is_not_tried_again() -> None:
+    scene = world(replies=[Reply("started")], listings=["not-loaded"], failed=EXITED, grows_to=0)
+    with pytest.raises(LoadFailed) as failed:
+        await run(scene)
+    assert str(failed.value) == "ollama did not load m: its process ended with exit code 1, with 24.0 GiB of VRAM free."
+    assert scene.done == ["load m"]
+
+
+async def test_less_free_than_it_still_needs_is_too_little() -> None:
+    """Somebody was faster than the engine, after the room was found."""
+    scene = world(free=20, replies=[Reply("failed", "status 500")] * 2, holding=5 * GIB)
+    with pytest.raises(Blocked, match=r"probably for want of memory: status 500, with 19\.0 GiB of VRAM free"):
+        await run(scene, model(needs=20))
 
 
 async def test_a_cancelled_load_is_unloaded_again_if_the_engine_can() -> None:
