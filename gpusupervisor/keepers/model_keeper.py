@@ -142,11 +142,11 @@ class ModelKeeper:
             model = replace(model, needs=needs)
         if self._situation is None:
             raise GpuUnavailable("The driver has not answered yet: try again in a second.")
+        if used_by := self._arbiter.used_by(engine):  # of this moment, not of the last tick
+            raise Busy(f"{engine} is in use: {used_by}.")
         manners = self._manners(engine)
         if not self._is_settling(engine):
             require_ready(self._situation, engine, manners)
-        if used_by := self._arbiter.used_by(engine):  # of this moment, not of the last tick
-            raise Busy(f"{engine} is in use: {used_by}.")
         room_for(self._situation, engine, model, manners)
 
         async def work(report: Report) -> LoadResult:

@@ -12,7 +12,7 @@ from gpusupervisor.engines.model_apis.api import ModelApi
 from gpusupervisor.engines.model_apis.door import Door
 from gpusupervisor.engines.model_apis.known import capabilities, model_api, shortcomings
 from gpusupervisor.engines.model_apis.listing import Ability, Listed, Listing
-from gpusupervisor.models.model import Model
+from gpusupervisor.models.model import Model, find_model
 from gpusupervisor.models.needs import Needs
 
 REFRESH = 300 * MICROSECONDS
@@ -58,8 +58,7 @@ class EngineModels:
 
     def find(self, name: str) -> Model | None:
         """The model of that name; Ollama's ":latest" may be left out."""
-        wanted = (name, f"{name}:latest")
-        return next((model for model in self.models if model.name in wanted), None)
+        return find_model(self.models, name)
 
     def cannot(self, ability: Ability) -> str:
         """Why it cannot do something; empty when it can."""

@@ -1,5 +1,6 @@
 """One model of one engine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpusupervisor.engines.model_apis.listing import ModelState
@@ -39,3 +40,9 @@ class Model:
     """Why that is not known, or not wholly."""
     load_estimate: LoadEstimate | None = None
     """How long a load would take now; None until loads were measured."""
+
+
+def find_model(models: Iterable[Model], name: str) -> Model | None:
+    """The model of that name; Ollama's ":latest" may be left out."""
+    wanted = (name, f"{name}:latest")
+    return next((model for model in models if model.name in wanted), None)
