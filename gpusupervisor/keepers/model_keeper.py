@@ -153,7 +153,7 @@ class ModelKeeper:
             with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
                 await self._settle(engine)
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
-                    report(1, "unloads it first: part of it is in system memory")
+                    report(1, "unloading it first, for part of it is in system memory")
                     await unload(engine, model, self, self._clock)
                 files = await self._books.before(engine, model.name)
                 result = await Load(engine, model, manners, self, self._clock).run(report)

@@ -15,7 +15,7 @@ from gpusupervisor.engines.model_apis.listing import Reply
 from gpusupervisor.errors import Blocked, Busy, GpuUnavailable, LoadFailed, SupervisorError, WontFit
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.models.catalogue import EngineModels
-from gpusupervisor.models.fit import Manners, best_plan, ceiling_of, too_large
+from gpusupervisor.models.fit import Manners, beside_its_own, best_plan, ceiling_of, too_large
 from gpusupervisor.models.holders import holders_on
 from gpusupervisor.models.model import Model
 from gpusupervisor.quantities import format_bytes
@@ -172,7 +172,7 @@ class Load:
         if self._model.needs is None:
             return
         if plan.steps:
-            report(1, f"makes room: {', '.join(step.tenant for step in plan.steps)} will be asked")
+            report(1, f"making room: asking {', '.join(step.tenant for step in plan.steps)} to release memory")
             request = Request("make-room", plan.gpu, self._engine, plan.need, plan.rank)
             await self._loader.make_room(request)
         self._loader.keep_room(plan.gpu, self._engine, self._model.needs)
@@ -342,6 +342,9 @@ def room_for(situation: Situation, engine: str, model: Model, manners: Manners) 
     plans = [best_plan(situation, engine, uuid, wanted, manners) for uuid in possible]
     best = min(plans, key=lambda plan: (not plan.sufficient, -held.get(plan.gpu, 0), len(plan.steps), plan.shortfall))
     if not best.sufficient and model.needs is not None:
+        if not best.fits:
+            why = f"needs {format_bytes(model.needs)}; {beside_its_own(engine, situation.gpus[best.gpu].name)}"
+            raise Blocked(f"There is no room for {name}, which {why}.")
         raise Blocked(f"There is no room for {name}. {best.summary}")
     return best
 

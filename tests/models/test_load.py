@@ -285,7 +285,7 @@ async def test_one_that_replaces_what_it_has_must_be_known_to_be_idle() -> None:
 
 
 def loaded(**more: Any) -> World:
-    return world(holding=4 * GIB, listings=["not-loaded"], **more)
+    return world(holding=4 * GIB, listings=["loaded", "not-loaded"], **more)
 
 
 HELD = model(state="loaded", held=4 * GIB)
@@ -309,13 +309,19 @@ async def test_an_unload_whose_model_stays_listed_failed() -> None:
         await unload("ollama", HELD, scene, Clock())
 
 
+async def test_one_that_is_not_loaded_needs_no_unload() -> None:
+    scene = world(listings=["not-loaded"])
+    assert (await unload("ollama", HELD, scene, Clock())).detail == "it was not loaded"
+    assert scene.done == []
+
+
 async def test_a_refused_unload_says_why() -> None:
     with pytest.raises(ReleaseFailed, match="it is in use"):
         await unload("ollama", HELD, loaded(replies=[Reply("refused", "it is in use")]), Clock())
 
 
 async def test_a_model_that_held_no_vram_is_unloaded_all_the_same() -> None:
-    scene = world(holding=0, listings=["not-loaded"])
+    scene = world(holding=0, listings=["loaded", "not-loaded"])
     result = await unload("ollama", model(state="loaded", held=0), scene, Clock())
     assert result.freed == 0
     assert "held no VRAM" in result.detail
