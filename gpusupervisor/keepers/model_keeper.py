@@ -152,12 +152,16 @@ class ModelKeeper:
         async def work(report: Report) -> LoadResult:
             with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
                 await self._settle(engine)
+                wanted = model
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
                     report(1, "unloading it first, for part of it is in system memory")
                     await unload(engine, model, self, self._clock)
+                    wanted = replace(model, state="not-loaded", held=None, spilled=False)
                 files = await self._books.before(engine, model.name)
-                result = await Load(engine, model, manners, self, self._clock).run(report)
-                self._loaded_at[engine] = self._clock.now()
+                try:
+                    result = await Load(engine, wanted, manners, self, self._clock).run(report)
+                finally:
+                    self._loaded_at[engine] = self._clock.now()
             if result.taken:  # else it was loaded already, and that it went fast teaches nothing
                 self._books.note(result, files)
             await self._catalogue.look(engine)  # with what was learned of its need
@@ -192,10 +196,13 @@ class ModelKeeper:
         """See `Loader`."""
         try:
             async with asyncio.timeout(WAIT_FOR_PLAN):
-                await self._arbiter.wait_for_plan(request.gpu)
+                situation = await self._world.look("")
+                while request.gpu in self._arbiter.running:  # another one may begin while we look
+                    await self._arbiter.wait_for_plan(request.gpu)
+                    situation = await self._world.look("")
         except TimeoutError:
-            raise Busy(f"{self._arbiter.running[request.gpu].id} is still being carried out on this GPU.") from None
-        plan = self._arbiter.plan(await self._world.look(""), request)
+            raise Busy("Other plans are still being carried out on this GPU: try again when they have ended.") from None
+        plan = self._arbiter.plan(situation, request)
         if not plan.sufficient:
             raise Blocked(plan.summary)
         if plan.steps:

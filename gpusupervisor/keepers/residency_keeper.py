@@ -212,8 +212,12 @@ class ResidencyKeeper:
         return replace(status, models=after)
 
     def _note_usage(self, status: EngineStatus) -> None:
-        loaded = frozenset(model.name for model in status.models if model.state in ("loaded", "loading"))
         before = self._loaded.get(status.id, frozenset())
+        loaded = frozenset(
+            model.name
+            for model in status.models
+            if model.state in ("loaded", "loading") or (model.state == "unknown" and model.name in before)
+        )
         for name in loaded ^ before:
             self._facts.note_use(status.id, name, begins=name in loaded)
         self._loaded[status.id] = loaded

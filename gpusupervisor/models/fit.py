@@ -123,7 +123,7 @@ def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ce
         return Fit("unknown", "nobody knows what it needs in VRAM")
     fits = [_fit_on(situation, engine, model, manners, ceiling) for ceiling in ceilings]
     nowhere = Fit("unknown", "no GPU can be read now")
-    return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere) if engine in situation.tenants else nowhere
+    return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere)
 
 
 def _fit_on(situation: Situation, engine: str, model: Model, manners: Manners, ceiling: Ceiling) -> Fit:

@@ -28,6 +28,8 @@ SETTLE = 5.0
 """Seconds within which a load that the engine calls done shows in its list."""
 PATIENCE = 900.0
 """Seconds that a load in the background may take."""
+SILENCE = 30.0
+"""Seconds for which an engine may tell nothing of a model that it loads in the background."""
 CLEANING_UP = 15.0
 """Seconds that the engine has to unload what a cancelled load had begun."""
 MORE = 4
@@ -223,35 +225,42 @@ class Load:
         reply = await self._loader.load(self._engine, self._model.name)
         if reply.outcome == "started":
             return await self._follow()
-        if reply.outcome == "done":
-            await self._wait_until_listed()
+        if reply.outcome == "done" and not await self._is_listed_soon():
+            return Reply("failed", "it says that it is done, but does not list it as loaded")
         return reply
 
     async def _follow(self) -> Reply:
         """Wait for the end of a load that goes on in the background."""
         try:
             async with asyncio.timeout(PATIENCE):
-                loading = False
+                loading, told_at = False, self._clock.now()
                 while True:
-                    known = await self._loader.list_models(self._engine)
+                    known, now = await self._loader.list_models(self._engine), self._clock.now()
                     model = known.find(self._model.name)
-                    if model is not None and model.state == "loaded":
+                    state = model.state if model else "unknown"
+                    if state == "loaded":
                         return Reply("done")
-                    if model is not None and model.state == "not-loaded" and (loading or model.failed):
-                        return Reply("failed", model.failed or "it stopped loading without a word")
-                    loading |= model is not None and model.state == "loading"
+                    if model and state == "not-loaded" and (loading or model.failed):
+                        return Reply("failed", model.failed or "it stopped loading it and does not say why")
+                    if state != "unknown":
+                        told_at = now
+                    elif now - told_at >= SILENCE * MICROSECONDS:
+                        return Reply("failed", known.problem or "it does not list it any more")
+                    loading |= state == "loading"
                     await asyncio.sleep(LIST_EVERY)
         except TimeoutError:
             return Reply("failed", f"it has not loaded it within {PATIENCE:.0f} s")
 
-    async def _wait_until_listed(self) -> None:
+    async def _is_listed_soon(self) -> bool:
         """An engine's word is not proof, but its list names the model soon when it is true."""
         deadline = self._clock.now() + int(SETTLE * MICROSECONDS)
-        while self._clock.now() < deadline:
+        while True:
             known = await self._loader.list_models(self._engine)
             model = known.find(self._model.name)
             if known.cannot("resident") or (model is not None and model.state in ("loaded", "unknown")):
-                return
+                return True
+            if self._clock.now() >= deadline:
+                return model is None or model.state != "not-loaded"
             await asyncio.sleep(POLL)
 
     def _tell(self, attempt: _Attempt, report: Report) -> None:

@@ -306,14 +306,15 @@ async def test_what_was_in_use_is_known_after_a_restart_for_a_month(
     make_cold(write(side.models / "often.gguf", 4 * MIB))
     bench.start()
     for _ in range(2):
-        side.tick(Model("new"), Model("often", "loaded"))
-        side.tick(Model("new", "loaded"), Model("often"))
+        side.tick(Model("new", "not-loaded"), Model("often", "loaded"))
+        side.tick(Model("new", "loaded"), Model("often", "not-loaded"))
+        side.tick(Model("new", "unknown"), Model("often", "unknown"))  # it fell silent for a moment
     uses = {fact.model: fact.value for fact in side.telemetry.facts.all()}
     assert uses == {"new": 2, "often": 2}
     again = side.new_keeper()
     again.residencies = {"app": await side.keeper.refresh("app")}
     side.keeper = again
-    side.tick(Model("new"), Model("often"))
+    side.tick(Model("new", "not-loaded"), Model("often", "not-loaded"))
     bus = await MessageBus(bench.bus.address).connect()
     following = asyncio.ensure_future(again.keep_up_for_ever(bus))
     try:

@@ -233,6 +233,19 @@ async def test_less_free_than_it_still_needs_is_too_little() -> None:
         await run(scene, model(needs=20))
 
 
+async def test_a_load_in_the_background_whose_engine_falls_silent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "SILENCE", 0.05)
+    scene = world(replies=[Reply("started")], listings=["not-loaded", "loading", "unknown"])
+    with pytest.raises(LoadFailed, match="it does not list it any more"):
+        await run(scene)
+
+
+async def test_what_the_engine_does_not_list_is_not_loaded() -> None:
+    scene = world(listings=["not-loaded"], grows_to=0)
+    with pytest.raises(LoadFailed, match="it says that it is done, but does not list it as loaded"):
+        await run(scene)
+
+
 async def test_a_cancelled_load_is_unloaded_again_if_the_engine_can() -> None:
     for cannot, undone in (((), ["unload m"]), (("unload: never",), [])):
         scene = world(hang=True, cannot=cannot)
