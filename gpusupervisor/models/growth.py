@@ -2,7 +2,9 @@
 
 Between two moments of rest one model has come and none has gone: what the engine holds more is that model's. While it
 loads, an engine may hold part of it before its list names it. So a growth counts only where the engine says itself
-how much it placed, and grew by that much, or where its list named the model from the beginning of its load.
+how much it placed, and grew by that much (Ollama), or where its list named the model from the beginning of its load
+(llama.cpp's router, llama-swap). The lists of the others name a model when it is loaded, or not at all: nothing is
+learned from those.
 """
 
 from collections.abc import Sequence, Set
