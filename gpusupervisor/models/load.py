@@ -104,6 +104,8 @@ class _Attempt:
 
     gpu: str
     needs: int | None
+    gives_way: bool
+    """What the engine held before may make room for the model."""
     before: Mapping[str, Measurement]
     started: int
     grown: dict[str, int] = field(default_factory=dict)
@@ -116,13 +118,14 @@ class _Attempt:
 
     def note(self, now: Mapping[str, Measurement]) -> None:
         """One measurement."""
-        pairs = ((gpu, now[gpu].holding or 0, seen.holding or 0) for gpu, seen in self.before.items() if gpu in now)
-        self.grown = {gpu: max(0, held - held_before) for gpu, held, held_before in pairs}
+        held = {gpu: now[gpu].holding or 0 for gpu in self.before if gpu in now}
+        self.grown = {gpu: max(0, size - (self.before[gpu].holding or 0)) for gpu, size in held.items()}
         if self.gpu not in now:
             return
         free = now[self.gpu].free
         self.least_free = free if self.least_free is None else min(free, self.least_free)
-        missing = (self.needs or 0) - sum(self.grown.values())
+        own = held if self.gives_way else self.grown
+        missing = (self.needs or 0) - sum(own.values())
         self.short |= free < NEARLY_NOTHING or missing - free >= WORTHWHILE
 
     @property
@@ -201,7 +204,8 @@ class Load:
 
     async def _attempt(self, gpu: str, report: Report) -> _Attempt:
         before = await self._loader.measure(self._engine)
-        attempt = _Attempt(gpu, self._model.needs, before, self._clock.now())
+        gives_way = self._manners.replaces or self._manners.evicts
+        attempt = _Attempt(gpu, self._model.needs, gives_way, before, self._clock.now())
         attempt.note(before)
         work = asyncio.ensure_future(self._ask())
         try:

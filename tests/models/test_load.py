@@ -233,6 +233,15 @@ async def test_less_free_than_it_still_needs_is_too_little() -> None:
         await run(scene, model(needs=20))
 
 
+async def test_what_the_engine_would_have_given_up_for_it_was_not_missing() -> None:
+    for manners, error in ((Manners(replaces=True), LoadFailed), (Manners(), Blocked)):
+        engine = tenant("ollama", 14, working_priority=50)
+        scene = World(situation(engine, free=10), replies=[Reply("failed", "bad file")] * 2, holding=14 * GIB)
+        scene.now = situation(engine, free=16 if error is Blocked else 10)
+        with pytest.raises(error):
+            await run(scene, model(needs=16), manners)
+
+
 async def test_a_load_in_the_background_whose_engine_falls_silent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_module, "SILENCE", 0.05)
     scene = world(replies=[Reply("started")], listings=["not-loaded", "loading", "unknown"])
