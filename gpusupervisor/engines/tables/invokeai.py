@@ -1,4 +1,7 @@
-"""InvokeAI: INVOKEAI_ variables over invokeai.yaml (InvokeAIAppConfig); the running values by its API."""
+"""InvokeAI: INVOKEAI_ variables over invokeai.yaml (InvokeAIAppConfig of v6.14); the running values by its API.
+
+invokeai.yaml lies in the folder of --root or INVOKEAI_ROOT, else beside its virtual environment, else in ~/invokeai.
+"""
 
 from gpusupervisor.engines.table import ARGPARSE, Call, Facts, Known, Table
 from gpusupervisor.engines.tables.common import TORCH, switched
@@ -19,8 +22,15 @@ def _keep(facts: Facts) -> str:
     return f"models are unloaded after {minutes:g} minutes without use"
 
 
+def _device(facts: Facts) -> str:
+    if facts.value == "auto":
+        return "it uses a GPU where there is one"
+    return "it works on the CPU and holds no VRAM" if facts.value == "cpu" else f"it uses {facts.value}"
+
+
 def _setting(name: str, meaning: object) -> Known:
-    return Known(name, meaning, variables=(f"INVOKEAI_{name.upper()}",))  # type: ignore[arg-type]
+    """An empty variable counts as not set (env_ignore_empty)."""
+    return Known(name, meaning, variables=(f"INVOKEAI_{name.upper()}",), is_set=bool)  # type: ignore[arg-type]
 
 
 _NAMES = (
@@ -29,16 +39,23 @@ _NAMES = (
     "device_working_mem_gb",
     "enable_partial_loading",
     "keep_ram_copy_of_weights",
-    "lazy_offload",
     "model_cache_keep_alive_min",
     "device",
+    "generation_devices",
 )
 
 TABLE = Table(
     engine="invokeai",
     grammar=ARGPARSE,
     settings=(
-        Known("--config", "what is not said otherwise is set in this file", flags=("--config",)),
+        Known("--config", "what its variables do not say is set in this file", flags=("--config",)),
+        Known(
+            "--root",
+            "what its variables do not say is set in invokeai.yaml in this folder",
+            flags=("--root",),
+            variables=("INVOKEAI_ROOT",),
+            is_set=bool,
+        ),
         _setting(
             "max_cache_vram_gb", lambda facts: _size(facts, "models take {} of VRAM at most, and keep it when idle")
         ),
@@ -46,23 +63,31 @@ TABLE = Table(
             "max_cache_ram_gb", lambda facts: _size(facts, "models are kept in {} of system memory for fast loads")
         ),
         _setting(
-            "device_working_mem_gb", lambda facts: _size(facts, "it leaves {} of VRAM free of models for its work")
+            "device_working_mem_gb", lambda facts: _size(facts, "its models leave {} of VRAM free for its own work")
         ),
         _setting(
             "enable_partial_loading",
-            switched("a model that does not fit is loaded in part: it runs, slowly", "a model that does not fit fails"),
+            switched(
+                "a model that does not fit is loaded in part, and runs slowly",
+                "a model that does not fit fails to load",
+            ),
         ),
         _setting(
             "keep_ram_copy_of_weights",
             switched(
-                "models stay in system memory too: moving them out of VRAM is fast",
-                "moving a model out of VRAM is slow",
+                "models in VRAM stay in system memory too: giving VRAM back and taking it again is fast",
+                "giving VRAM back and taking it again is slow",
             ),
         ),
-        _setting("lazy_offload", switched("models stay in VRAM after use until room is needed", "")),
-        _setting("model_cache_keep_alive_min", _keep),
-        _setting("device", lambda facts: f"it uses {facts.value}" if facts.value else ""),
-        _setting("pytorch_cuda_alloc_conf", "how PyTorch keeps memory for reuse"),
+        _setting("model_cache_keep_alive_min", _keep),  # since v6.10
+        _setting("device", _device),
+        _setting(
+            "generation_devices",  # since v6.14; a list is not told by its API as text
+            lambda facts: (
+                "it works on every GPU at once" if facts.value == "auto" else "it works on these GPUs at once"
+            ),
+        ),
+        _setting("pytorch_cuda_alloc_conf", "how PyTorch manages its VRAM"),
         *TORCH,
     ),
     calls=(
