@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError
 from gpusupervisor.engine_http.keys import Header
@@ -33,6 +33,8 @@ _OUT_OF_MEMORY = re.compile(
 """Ollama: "cudaMalloc failed: out of memory", "unable to allocate CUDA0 buffer", "model requires more system memory
 (9.1 GiB) than is available"; llama.cpp: "failed to allocate buffer for kv cache", ErrorOutOfDeviceMemory (Vulkan);
 PyTorch: "CUDA out of memory", OutOfMemoryError; vLLM: "No available memory for the cache blocks"."""
+_FAILURE = re.compile(rb'^data: ?(\{"error".*)', re.MULTILINE)
+"""TabbyAPI tells a load's progress as events with status 200, and its failure as the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class Door:
             answer = await self.http.request(verb, self.endpoint, path, timeout=timeout, body=data, headers=headers)
         except HttpError as error:
             return Reply("failed", f"it {error}")
+        failure = _FAILURE.search(answer.body)
+        if answer.ok and failure is not None:
+            return refusal(replace(answer, body=failure[1]))
         return Reply("done") if answer.ok else refusal(answer)
 
 

@@ -66,7 +66,7 @@ class SglangModels(NeverByName):
 
 
 class LocalAiModels:
-    """/system tells what is loaded."""
+    """/system tells what is loaded. It has /backend/load since v4.6."""
 
     cannot: Mapping[Ability, str] = {}
     replaces = False
