@@ -58,11 +58,11 @@ def test_a_table_names_each_setting_flag_and_path_once(engine: str) -> None:
         ("OLLAMA_SCHED_SPREAD", "true", "spread over all GPUs"),
         ("OLLAMA_SCHED_SPREAD", "0", "placed on one"),
         ("OLLAMA_CONTEXT_LENGTH", "32768", "32768 tokens"),
-        ("OLLAMA_HOST", "0.0.0.0", "where it is asked"),
-        ("OLLAMA_HOST", "[::]:11435", "where it is asked"),
-        ("OLLAMA_HOST", ":11435", "where it is asked"),
+        ("OLLAMA_HOST", "0.0.0.0", "is asked here"),
+        ("OLLAMA_HOST", "[::]:11435", "is asked here"),
+        ("OLLAMA_HOST", ":11435", "is asked here"),
         ("OLLAMA_HOST", "192.168.1.5:11434", "listens at 192.168.1.5 only"),
-        ("OLLAMA_HOST", "http://[::1", "where it is asked"),
+        ("OLLAMA_HOST", "http://[::1", "is asked here"),
         ("OLLAMA_LOAD_TIMEOUT", "0", "never given up"),
         ("OLLAMA_LOAD_TIMEOUT", "5m", "given up after 5min"),
         ("OLLAMA_LLM_LIBRARY", "cpu_avx2", "hold no VRAM"),
@@ -106,16 +106,16 @@ def test_an_empty_variable_is_none_to_ollama() -> None:
 @pytest.mark.parametrize(
     ("engine", "line", "name", "meaning"),
     [
-        ("comfyui", "--highvram", "--highvram", "idle it holds all of them"),
+        ("comfyui", "--highvram", "--highvram", "holds all of them when it is idle"),
         ("comfyui", "--lowvram", "--lowvram", "need less VRAM"),
         ("comfyui", "--vram-headroom 2", "--vram-headroom", "keep 2 GB of the card free"),
-        ("comfyui", "--disable-dynamic-vram", "--disable-dynamic-vram", "do not give way"),
+        ("comfyui", "--disable-dynamic-vram", "--disable-dynamic-vram", "do not make room"),
         ("comfyui", "--cuda-device all", "--cuda-device", "every GPU"),
         ("comfyui", "--novram", "--novram", "holds little VRAM"),
-        ("comfyui", "--normalvram", "--normalvram", "in and out of VRAM by need"),
+        ("comfyui", "--normalvram", "--normalvram", "in and out of VRAM as needed"),
         ("comfyui", "--reserve-vram 1.5", "--reserve-vram", "leaves 1.5 GB"),
         ("comfyui", "--cuda-device 1", "--cuda-device", "uses GPU 1 alone"),
-        ("comfyui", "--disable-smart-memory", "--disable-smart-memory", "idle it holds little"),
+        ("comfyui", "--disable-smart-memory", "--disable-smart-memory", "holds little when it is idle"),
         ("llama.cpp", "--sleep-idle-seconds 300", "--sleep-idle-seconds", "after 5min without a request"),
         ("llama.cpp", "--sleep-idle-seconds -1", "--sleep-idle-seconds", "never sleeps"),
         ("llama.cpp", "-ngl 0", "--n-gpu-layers", "stays on the CPU"),
@@ -127,7 +127,7 @@ def test_an_empty_variable_is_none_to_ollama() -> None:
         ("llama.cpp", "-fitt 512", "--fit-target", "MiB of each GPU"),
         ("llama.cpp", "--spec-draft-model /m.gguf", "--model-draft", "second, smaller model"),
         ("llama.cpp", "-lm mmap+mlock", "--load-mode", "locked in system memory"),
-        ("llama.cpp", "-ngl 20", "--n-gpu-layers", "20 layers are in VRAM"),
+        ("llama.cpp", "-ngl 20", "--n-gpu-layers", "20 of the model's layers are in VRAM"),
         ("llama.cpp", "-c 0", "--ctx-size", "as the model allows"),
         ("llama.cpp", "-c 8192", "--ctx-size", "8192 tokens"),
         ("llama.cpp", "-np 1", "--parallel", "one request at a time"),
@@ -149,7 +149,7 @@ def test_an_empty_variable_is_none_to_ollama() -> None:
         ("koboldcpp", "--quantkv 1", "--quantkv", "as q8, half"),
         ("koboldcpp", "--usecuda normal 1 mmq", "--usecuda", "GPU 1 alone"),
         ("koboldcpp", "--usecublas lowvram", "--usecuda", "contexts stay in system memory"),
-        ("text-generation-webui", "--idle-timeout 10", "--idle-timeout", "after 10 minutes"),
+        ("text-generation-webui", "--idle-timeout 10", "--idle-timeout", "after 10min"),
         ("tabbyapi", "--cache-size 16384", "--cache-size", "16384 tokens"),
         ("tabbyapi", "--disable-auth False", "--disable-auth", "wants a key"),
         ("text-generation-webui", "--ctx-size 0", "--ctx-size", "as large as fits"),
@@ -176,9 +176,9 @@ def test_what_flags_mean(engine: str, line: str, name: str, meaning: str) -> Non
         ("speaches", {"STT_MODEL_TTL": "0"}, "STT_MODEL_TTL", "as soon as a request ends"),
         ("speaches", {"WHISPER__TTL": "300"}, "STT_MODEL_TTL", "after 5min"),
         ("invokeai", {"INVOKEAI_MAX_CACHE_VRAM_GB": "8"}, "max_cache_vram_gb", "8 GB of VRAM"),
-        ("invokeai", {"INVOKEAI_MODEL_CACHE_KEEP_ALIVE_MIN": "5"}, "model_cache_keep_alive_min", "after 5 minutes"),
+        ("invokeai", {"INVOKEAI_MODEL_CACHE_KEEP_ALIVE_MIN": "5"}, "model_cache_keep_alive_min", "after 5min"),
         ("localai", {"SINGLE_ACTIVE_BACKEND": "true"}, "--single-active-backend", "evicts"),
-        ("automatic1111", {"COMMANDLINE_ARGS": "--lowvram"}, "--lowvram", "cut into parts"),
+        ("automatic1111", {"COMMANDLINE_ARGS": "--lowvram"}, "--lowvram", "piece by piece"),
         ("vllm", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "PYTORCH_CUDA_ALLOC_CONF", "cannot sleep"),
     ],
 )
@@ -191,7 +191,7 @@ def test_what_variables_mean(engine: str, variables: Mapping[str, str], name: st
 def test_vllm_sleeps_only_with_both_switches() -> None:
     both = settings("vllm", process("vllm serve m --enable-sleep-mode", VLLM_SERVER_DEV_MODE="1"))
     assert "can be asked to sleep" in both["--enable-sleep-mode"].meaning
-    assert "everybody who reaches its port" in both["VLLM_SERVER_DEV_MODE"].meaning
+    assert "everyone who can reach its port" in both["VLLM_SERVER_DEV_MODE"].meaning
     alone = settings("vllm", process("vllm serve m", VLLM_SERVER_DEV_MODE="1"), None, api("0.11.0"))
     assert "needs --enable-sleep-mode" in alone["VLLM_SERVER_DEV_MODE"].meaning
     assert (alone["--enable-sleep-mode"].value, alone["--enable-sleep-mode"].source) == ("false", "default")

@@ -16,15 +16,15 @@ def _device(facts: Facts) -> str:
 
 
 _TOLD = (
-    _flag("--lowvram", "models are cut into parts that are moved in by need: little VRAM, slow; Forge ignores it"),
-    _flag("--medvram", "the parts of a model are moved into VRAM one at a time: less is held; Forge ignores it"),
+    _flag("--lowvram", "models are moved into VRAM piece by piece: it needs little VRAM and is slow; Forge ignores it"),
+    _flag("--medvram", "the parts of a model are moved into VRAM one at a time: it holds less; Forge ignores it"),
     _flag("--medvram-sdxl", "the parts of SDXL models are moved into VRAM one at a time; Forge ignores it"),
     _flag("--always-gpu", "everything stays in VRAM, and little comes back when it is asked for"),
-    _flag("--always-high-vram", "models stay in VRAM after use: idle it holds them"),
-    _flag("--always-low-vram", "models are moved in by parts: little VRAM, slow"),
+    _flag("--always-high-vram", "models stay in VRAM after use: it holds them when it is idle"),
+    _flag("--always-low-vram", "models are moved into VRAM in parts: it needs little VRAM and is slow"),
     _flag("--always-no-vram", "models stay in system memory: it holds very little VRAM and is slow"),
     _flag("--always-cpu", "it works on the CPU and holds no VRAM"),
-    _flag("--always-offload-from-vram", "models leave VRAM after every run: idle it holds little"),
+    _flag("--always-offload-from-vram", "models leave VRAM after every run: it holds little when it is idle"),
     _flag("--cuda-malloc", "VRAM comes from the driver's asynchronous allocator"),
     Known("--device-id", _device, flags=("--device-id",)),
     Known("--gpu-device-id", _device, flags=("--gpu-device-id",)),
@@ -36,8 +36,8 @@ TABLE = Table(
     grammar=ARGPARSE,
     arguments_variable="COMMANDLINE_ARGS",
     settings=(
-        _flag("--api", "its API is there: whether it works can be asked, and its VRAM asked for"),
-        _flag("--nowebui", "it is only an API, at port 7861 where --port says no other"),
+        _flag("--api", "it has an API: it can be asked whether it works, and to give back VRAM"),
+        _flag("--nowebui", "it is only an API, on port 7861 unless --port says another"),
         *_TOLD,
         Known(
             "--api-auth",

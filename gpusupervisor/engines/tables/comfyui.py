@@ -1,7 +1,7 @@
 """ComfyUI: flags of main.py (comfy/cli_args.py, of 2025-10 and of 2026-09), echoed by /system_stats.
 
 Later versions have "dynamic VRAM" unless --gpu-only, --highvram, --novram or --cpu is given: models are in VRAM as far
-as there is room, and give way to other programs by themselves.
+as there is room, and make room for other programs by themselves.
 """
 
 from gpusupervisor.engines.table import Call, Facts, Known, Table
@@ -39,9 +39,13 @@ TABLE = Table(
     engine="comfyui",
     settings=(
         _flag("--gpu-only", "everything stays in VRAM, text encoders too, and little comes back when it is asked for"),
-        _flag("--highvram", "models stay in VRAM after use: idle it holds all of them, until it is asked for them"),
         _flag(
-            "--normalvram", "it moves models in and out of VRAM by need, even where it would have chosen to use less"
+            "--highvram",
+            "models stay in VRAM after use: it holds all of them when it is idle, until it is asked to give them back",
+        ),
+        _flag(
+            "--normalvram",
+            "it moves models in and out of VRAM as needed, even where it would have chosen to use less VRAM",
         ),
         _flag("--lowvram", "models need less VRAM and run slower; with dynamic VRAM it has no effect"),
         _flag("--novram", "models stay in system memory: it holds little VRAM and is slow"),
@@ -50,7 +54,7 @@ TABLE = Table(
         Known("--vram-headroom", _headroom, flags=("--vram-headroom",)),
         Known(
             "--disable-dynamic-vram",
-            "it places whole models by estimates: models do not give way to other programs by themselves",
+            "it places whole models by estimate: they do not make room for other programs by themselves",
             flags=("--disable-dynamic-vram",),
             unset_by=("--enable-dynamic-vram",),
             takes="nothing",
@@ -58,21 +62,25 @@ TABLE = Table(
         Known("--cuda-device", _device, flags=("--cuda-device",)),
         Known(
             "--default-device",
-            "this GPU is used first; the others stay within reach of its nodes",
+            "it uses this GPU; its nodes may use the others too",
             flags=("--default-device",),
         ),
         _flag(
             "--disable-smart-memory",
-            "models leave VRAM after every run: idle it holds little, and every run loads anew",
+            "models leave VRAM after every run: it holds little when it is idle, and every run loads them again",
         ),
-        _flag("--cache-none", "nothing is kept between runs: it holds less, and computes everything anew"),
-        _flag("--cache-classic", "results of nodes are kept until the workflow changes"),
-        Known("--cache-lru", "results of this many nodes are kept between runs, some in VRAM", flags=("--cache-lru",)),
+        _flag("--cache-none", "nothing is kept between runs: it holds less, and computes everything again"),
+        _flag("--cache-classic", "the results of nodes are kept until the workflow changes"),
+        Known(
+            "--cache-lru",
+            "the results of this many nodes are kept between runs, some of them in VRAM",
+            flags=("--cache-lru",),
+        ),
         _flag("--cuda-malloc", "VRAM comes from the driver's asynchronous allocator"),
         _flag("--disable-cuda-malloc", "VRAM comes from PyTorch's own allocator"),
         Known(
             "--async-offload",
-            "weights move while it computes: it holds a little more VRAM",
+            "weights are moved while it computes, which takes a little more VRAM",
             flags=("--async-offload",),
             takes="optional",
             unset_by=("--disable-async-offload",),

@@ -5,7 +5,7 @@ invokeai.yaml lies in the folder of --root or INVOKEAI_ROOT, else beside its vir
 
 from gpusupervisor.engines.table import ARGPARSE, Call, Facts, Known, Table
 from gpusupervisor.engines.tables.common import TORCH, switched
-from gpusupervisor.engines.values import number
+from gpusupervisor.engines.values import number, spoken
 
 
 def _size(facts: Facts, text: str) -> str:
@@ -19,13 +19,13 @@ def _keep(facts: Facts) -> str:
         return ""
     if minutes == 0:
         return "models stay loaded until it is asked to give them back"
-    return f"models are unloaded after {minutes:g} minutes without use"
+    return f"models are unloaded after {spoken(60 * minutes)} without use"
 
 
 def _device(facts: Facts) -> str:
     if facts.value == "auto":
         return "it uses a GPU where there is one"
-    return "it works on the CPU and holds no VRAM" if facts.value == "cpu" else f"it uses {facts.value}"
+    return "it works on the CPU and holds no VRAM" if facts.value == "cpu" else f"it runs on {facts.value}"
 
 
 def _setting(name: str, meaning: object) -> Known:
@@ -48,23 +48,22 @@ TABLE = Table(
     engine="invokeai",
     grammar=ARGPARSE,
     settings=(
-        Known("--config", "what its variables do not say is set in this file", flags=("--config",)),
+        Known("--config", "settings that no variable gives come from this file", flags=("--config",)),
         Known(
             "--root",
-            "what its variables do not say is set in invokeai.yaml in this folder",
+            "settings that no variable gives come from invokeai.yaml in this folder",
             flags=("--root",),
             variables=("INVOKEAI_ROOT",),
             is_set=bool,
         ),
         _setting(
-            "max_cache_vram_gb", lambda facts: _size(facts, "models take {} of VRAM at most, and keep it when idle")
+            "max_cache_vram_gb",
+            lambda facts: _size(facts, "models take at most {} of VRAM, and keep it when it is idle"),
         ),
         _setting(
             "max_cache_ram_gb", lambda facts: _size(facts, "models are kept in {} of system memory for fast loads")
         ),
-        _setting(
-            "device_working_mem_gb", lambda facts: _size(facts, "its models leave {} of VRAM free for its own work")
-        ),
+        _setting("device_working_mem_gb", lambda facts: _size(facts, "its models leave {} of VRAM free for its work")),
         _setting(
             "enable_partial_loading",
             switched(
@@ -84,7 +83,7 @@ TABLE = Table(
         _setting(
             "generation_devices",  # since v6.14; a list is not told by its API as text
             lambda facts: (
-                "it works on every GPU at once" if facts.value == "auto" else "it works on these GPUs at once"
+                "it works on all GPUs at once" if facts.value == "auto" else "it works on these devices at once"
             ),
         ),
         _setting("pytorch_cuda_alloc_conf", "how PyTorch manages its VRAM"),

@@ -10,8 +10,12 @@ def _layers(facts: Facts) -> str:
     if count is None:
         return ""
     if count < 0:
-        return "as many layers as fit are put into VRAM when it loads: what is free then decides"
-    return f"{count} layers are in VRAM, the rest runs on the CPU" if count else "the model stays on the CPU"
+        return "as many layers as fit go into VRAM when it loads: what becomes free later does not help"
+    return (
+        f"{count} of the model's layers are in VRAM, the rest runs on the CPU"
+        if count
+        else "the model stays on the CPU"
+    )
 
 
 def _cuda(facts: Facts) -> str:
@@ -48,12 +52,12 @@ TABLE = Table(
             "--gpulayers", _layers, flags=("--gpulayers", "--gpu-layers", "--n-gpu-layers", "-ngl"), takes="optional"
         ),
         Known("--usecuda", _cuda, flags=("--usecuda", "--usecublas", "--usehipblas"), takes="many"),
-        Known("--usevulkan", "it works on the GPU by Vulkan", flags=("--usevulkan",), takes="many"),
+        Known("--usevulkan", "it works on the GPU through Vulkan", flags=("--usevulkan",), takes="many"),
         Known("--usecpu", "it works on the CPU and holds no VRAM", flags=("--usecpu",), takes="nothing"),
-        Known("--maingpu", "the GPU that is used first", flags=("--maingpu", "--main-gpu", "-mg")),
+        Known("--maingpu", "the GPU that it mainly uses", flags=("--maingpu", "--main-gpu", "-mg")),
         Known(
             "--contextsize",
-            "the context in tokens: its VRAM is held from the load on",
+            "the context, in tokens: it takes its VRAM when the model loads, and keeps it",
             flags=("--contextsize", "--ctx-size", "-c"),
         ),
         Known(
@@ -92,7 +96,12 @@ TABLE = Table(
             flags=("--adminpassword",),
             secret=True,
         ),
-        Known("--password", "it names its model only to who has the password", flags=("--password",), secret=True),
+        Known(
+            "--password",
+            "only callers with this password are told which model is loaded",
+            flags=("--password",),
+            secret=True,
+        ),
         # Both later than 1.102: told by its own documentation, not seen in its source.
         Known("--adminunloadtimeout", _unload, flags=("--adminunloadtimeout",)),
         Known(

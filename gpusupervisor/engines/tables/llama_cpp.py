@@ -21,10 +21,12 @@ def _layers(facts: Facts) -> str:
     if count == 0:
         return "the model stays on the CPU; only buffers are in VRAM"
     if facts.value == "auto" or count == -1:
-        return "as many layers as fit are put into VRAM when it starts: what is free then decides, not later"
+        return "as many layers as fit are put into VRAM when it starts: what becomes free later does not help"
     if facts.value == "all" or (count is not None and (count < 0 or count >= 99)):
         return "the whole model goes into VRAM; it fails to start when that does not fit"
-    return f"{facts.value} layers are in VRAM and the rest runs on the CPU, whatever becomes free later"
+    return (
+        f"{facts.value} of the model's layers are in VRAM, and the rest runs on the CPU even if VRAM becomes free later"
+    )
 
 
 def _context(facts: Facts) -> str:

@@ -11,7 +11,7 @@ TABLE = Table(
     settings=(
         Known("--config", f"this file says {_FILES}", flags=("--config",)),
         Known("--config-dir", f"the .yaml files in this folder add to {_FILES}", flags=("--config-dir",)),
-        Known("--listen", "where it listens, and where it is asked", flags=("--listen",)),
+        Known("--listen", "it listens here, and is asked here", flags=("--listen",)),
         Known(
             "--tls-cert-file",
             "it speaks HTTPS: it is asked only where the tenant file has an https:// url",

@@ -19,7 +19,7 @@ def _most(facts: Facts) -> str:
     return (
         "any number of models may be loaded"
         if count == 0
-        else f"beyond {facts.value} models the longest unused is evicted"
+        else f"beyond {facts.value} models, the least recently used one is evicted"
     )
 
 
@@ -39,14 +39,14 @@ def _busy_timeout(facts: Facts) -> str:
     seconds = go_duration(facts.value)
     if seconds is None or _is_off(facts, _BUSY):
         return ""
-    return f"a model busy for {spoken(seconds)} is ended, if the watch for busy ones is on"
+    return f"a model that has been busy for {spoken(seconds)} is ended, if the watch for busy ones is on"
 
 
 def _threshold(facts: Facts) -> str:
     share = number(facts.value)
     if share is None or _is_off(facts, _RECLAIM):
         return ""
-    return f"from {share:.0%} of the card in use on, whoever uses it, it unloads a model"
+    return f"once {share:.0%} of the card is in use, by whatever program, it unloads a model"
 
 
 def _switch(flag: str, on: str, *variables: str) -> Known:
@@ -84,7 +84,7 @@ TABLE = Table(
         _value("--watchdog-busy-timeout", _busy_timeout, "LOCALAI_WATCHDOG_BUSY_TIMEOUT", "WATCHDOG_BUSY_TIMEOUT"),
         _switch(
             _RECLAIM,
-            "it unloads models when the card fills up, whoever fills it",
+            "it unloads its models when the card fills up, even if another program fills it",
             "LOCALAI_MEMORY_RECLAIMER",
             "MEMORY_RECLAIMER",
             "LOCALAI_GPU_RECLAIMER",

@@ -27,7 +27,7 @@ def _listens(facts: Facts) -> str:
     except ValueError:
         host = ""
     if not host or is_local(f"http://[{host}]" if ":" in host else f"http://{host}"):
-        return "where it listens, and where it is asked"
+        return "it listens here, and is asked here"
     return f"it listens at {host} only, which is not asked by itself: name it as url in a tenant file"
 
 
@@ -53,7 +53,7 @@ def _loaded(facts: Facts) -> str:
 def _keep(facts: Facts) -> str:
     seconds = keep_alive(facts.value)
     if seconds is None or seconds == 0:
-        return "models are unloaded as soon as a request ends: idle it holds nothing"
+        return "models are unloaded as soon as a request ends: it holds nothing when it is idle"
     if seconds < 0 or seconds > FOR_EVER_FROM:
         return "models stay loaded for ever: they count as pinned, and are released only where that is allowed"
     return f"an idle model stays loaded for {spoken(seconds)}, unless a client asks otherwise"

@@ -15,7 +15,9 @@ def _share(facts: Facts) -> str:
     share = number(facts.value)
     if share is None:
         return ""
-    return f"the model and contexts take {share:.0%} of the card from its start on, busy or idle; its work takes more"
+    return (
+        f"the model and contexts take {share:.0%} of the card when it starts, busy or idle; its work takes more on top"
+    )
 
 
 def _saver(facts: Facts) -> str:
@@ -26,19 +28,19 @@ def _saver(facts: Facts) -> str:
         if is_on(facts.known.get(_BACKUP, "false"))
         else f"; without {_BACKUP} the model has to be loaded again afterwards"
     )
-    return f"its memory can be asked for only while it is wholly idle: asked while it works, it dies{lost}"
+    return f"its memory can be asked for only while it is wholly idle: asked while it works, it crashes{lost}"
 
 
 TABLE = Table(
     engine="sglang",
     grammar=ARGPARSE,
     settings=(
-        Known("--config", "what its command line does not say is set in this file", flags=("--config",)),
+        Known("--config", "settings that its command line does not give come from this file", flags=("--config",)),
         Known("--mem-fraction-static", _share, flags=("--mem-fraction-static",)),
         Known(_SAVER, _saver, flags=(_SAVER,), takes="nothing"),
         Known(
             _BACKUP,
-            switched("a copy of the model stays in system memory, for when its VRAM was given back"),
+            switched("a copy of the model stays in system memory, to be restored after its VRAM was given back"),
             flags=(_BACKUP,),
             takes="nothing",
         ),

@@ -11,7 +11,9 @@ from gpusupervisor.engines.values import integer
 
 def _cache(facts: Facts) -> str:
     size = integer(facts.value)
-    return f"VRAM for contexts of {size} tokens in all is held from the load on" if size is not None else ""
+    return (
+        f"VRAM for contexts of {size} tokens in all is taken when the model loads, and kept" if size is not None else ""
+    )
 
 
 def _setting(flag: str, section: str, meaning: object, takes: Takes = "one") -> Known:

@@ -6,19 +6,27 @@ model in user_data/models/config-user.yaml counts for that model where no flag s
 
 from gpusupervisor.engines.table import ARGPARSE, Facts, Known, Table
 from gpusupervisor.engines.tables.common import GGML, TORCH_ALLOCATOR
-from gpusupervisor.engines.values import integer
+from gpusupervisor.engines.values import integer, spoken
 
 
 def _layers(facts: Facts) -> str:
     count = integer(facts.value)
     if count is None:
         return ""
-    return "as many layers as fit are put into VRAM when it loads" if count < 0 else f"{count} layers are in VRAM"
+    return (
+        "as many layers as fit are put into VRAM when it loads"
+        if count < 0
+        else f"{count} of the model's layers are in VRAM"
+    )
 
 
 def _idle(facts: Facts) -> str:
     minutes = integer(facts.value)
-    return f"its model is unloaded after {minutes} minutes without use, and loaded again by need" if minutes else ""
+    return (
+        f"its model is unloaded after {spoken(60 * minutes)} without use, and loaded again when it is needed"
+        if minutes is not None and minutes > 0
+        else ""
+    )
 
 
 def _context(facts: Facts) -> str:
@@ -26,7 +34,7 @@ def _context(facts: Facts) -> str:
     return (
         "the context is as large as fits into VRAM when it loads"
         if size == 0
-        else "the context in tokens: its VRAM is held from the load on"
+        else "the context, in tokens: it takes its VRAM when the model loads, and keeps it"
     )
 
 
@@ -44,7 +52,7 @@ TABLE = Table(
     settings=(
         Known(
             "--api",
-            "its API is there: its model can be asked for and unloaded",
+            "it has an API: it can be asked which model is loaded, and to unload it",
             flags=("--api", "--public-api"),
             takes="nothing",
         ),

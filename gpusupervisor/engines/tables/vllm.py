@@ -40,14 +40,14 @@ def _developing(facts: Facts) -> str:
         return ""
     if "--enable-sleep-mode" not in facts.known:
         return "no effect here: /sleep needs --enable-sleep-mode too"
-    return "everybody who reaches its port can have it sleep and wake up"
+    return "everyone who can reach its port can put it to sleep and wake it"
 
 
 TABLE = Table(
     engine="vllm",
     grammar=FLEXIBLE_ARGPARSE,
     settings=(
-        Known("--config", "what its command line does not say is set in this file", flags=("--config",)),
+        Known("--config", "settings that its command line does not give come from this file", flags=("--config",)),
         Known(
             "--gpu-memory-utilization",
             _share,
@@ -65,12 +65,12 @@ TABLE = Table(
         Known("VLLM_SERVER_DEV_MODE", _developing, variables=("VLLM_SERVER_DEV_MODE",)),
         Known(
             "--kv-cache-memory-bytes",
-            "contexts get this much VRAM; --gpu-memory-utilization does not count then",
+            "contexts get this much VRAM, whatever --gpu-memory-utilization says",
             flags=("--kv-cache-memory-bytes", "--kv-cache-memory"),
         ),
         Known(
             "--max-model-len",
-            "VRAM for one context of this many tokens must be there, or it does not start",
+            "one context of this many tokens must fit into its VRAM, or it does not start",
             flags=("--max-model-len",),
         ),
         Known("--max-num-seqs", "this many requests run at once", flags=("--max-num-seqs",)),
