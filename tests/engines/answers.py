@@ -38,6 +38,7 @@ BY_ENGINE: dict[str, dict[str, object]] = {
                          "enable_weights_cpu_backup": False,
                          "enable_metrics": True, "max_total_num_tokens": 120000, "internal_states": [{}]},
     },
+    "whisper.cpp": {"/health": {"status": "ok"}},
     "speaches": {"/api/ps": {"models": ["Systran/faster-whisper-small"]}},
     "lm-studio": {"/v1/models": {"data": [{"id": "qwen3-8b", "object": "model"}], "object": "list"}},
     "localai": {
@@ -74,5 +75,5 @@ BY_ENGINE: dict[str, dict[str, object]] = {
 VERSIONS = {
     "ollama": "0.33.0-rc2", "comfyui": "0.3.64", "llama.cpp": "b0-unknown", "llama-swap": "170", "vllm": "0.11.0",
     "sglang": "0.5.23", "localai": "v4.9.0", "automatic1111": "", "invokeai": "6.7.0", "tabbyapi": "",
-    "koboldcpp": "1.99", "speaches": "", "lm-studio": "",
+    "koboldcpp": "1.99", "speaches": "", "lm-studio": "", "whisper.cpp": "",
 }  # fmt: skip

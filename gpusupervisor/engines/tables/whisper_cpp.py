@@ -1,6 +1,6 @@
 """whisper.cpp's whisper-server: flags and one variable (examples/server/server.cpp of v1.9.3), told by no API."""
 
-from gpusupervisor.engines.table import Grammar, Known, Table
+from gpusupervisor.engines.table import Call, Grammar, Known, Table
 from gpusupervisor.engines.tables.common import GGML
 
 TABLE = Table(
@@ -24,4 +24,5 @@ TABLE = Table(
         Known("--device", "the GPU that it uses", flags=("-dev", "--device"), variables=("WHISPER_ARG_DEVICE",)),
         *GGML,
     ),
+    calls=(Call("/health"),),  # since v1.7.5; only whether it is there
 )
