@@ -33,8 +33,9 @@ _OUT_OF_MEMORY = re.compile(
 """Ollama: "cudaMalloc failed: out of memory", "unable to allocate CUDA0 buffer", "model requires more system memory
 (9.1 GiB) than is available"; llama.cpp: "failed to allocate buffer for kv cache", ErrorOutOfDeviceMemory (Vulkan);
 PyTorch: "CUDA out of memory", OutOfMemoryError; vLLM: "No available memory for the cache blocks"."""
-_FAILURE = re.compile(rb'^data: ?(\{"error".*)', re.MULTILINE)
-"""TabbyAPI tells a load's progress as events with status 200, and its failure as the last of them."""
+_FAILURE = re.compile(rb'^(?:data: ?)?(\{"(?:error"|success": ?false).*)', re.MULTILINE)
+"""With status 200: TabbyAPI tells a load's progress as events, and its failure as the last of them; KoboldCpp answers
+{"success": false} to whoever may not ask."""
 
 
 @dataclass(frozen=True, slots=True)

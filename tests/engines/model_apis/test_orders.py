@@ -82,6 +82,13 @@ async def test_tabbyapi_tells_of_a_failed_load_in_the_last_of_its_events(
     assert detail in answer.detail
 
 
+async def test_koboldcpp_says_no_with_status_200(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/api/admin/reload_config", {"success": False})
+    koboldcpp, door = model_api("koboldcpp"), Door(http, peer.url)
+    assert (await koboldcpp.load(door, "m.kcpps")).outcome == "refused"
+    assert (await koboldcpp.unload(door, "m")).outcome == "refused"
+
+
 @pytest.mark.parametrize(("result", "outcome"), [("koboldcpp/other-name", "done"), ("inactive", "failed")])
 async def test_koboldcpp_is_followed_until_it_is_up_again(
     peer: Peer, http: EngineHttp, monkeypatch: pytest.MonkeyPatch, result: str, outcome: str
