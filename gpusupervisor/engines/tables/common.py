@@ -21,9 +21,14 @@ def _visible(facts: Facts) -> str:
 CUDA_VISIBLE_DEVICES = Known("CUDA_VISIBLE_DEVICES", _visible, variables=("CUDA_VISIBLE_DEVICES",))
 
 
+def expands(facts: Facts) -> bool:
+    """Whether PyTorch's allocator grows its segments in place."""
+    return "expandable_segments:True" in facts.value.replace(" ", "")
+
+
 def _allocator(facts: Facts) -> str:
-    if "expandable_segments:True" in facts.value.replace(" ", ""):
-        return "PyTorch loses less VRAM to fragmentation; older versions of vLLM cannot sleep with it"
+    if expands(facts):
+        return "PyTorch loses less VRAM to fragmentation"
     return "how PyTorch manages its VRAM: what it keeps for reuse counts as held until it is asked to give it back"
 
 

@@ -77,7 +77,11 @@ def _valued(name: str, meaning: object, flags: tuple[str, ...], variable: str) -
 
 
 def _switch(name: str, meaning: str, *short: str, variable: str) -> Known:
-    return Known(name, meaning, flags=(*short, name), takes="nothing", variables=(variable,), is_set=is_on)
+    """A variable that is not truthy leaves such a switch as it is (common_arg_utils::is_truthy)."""
+    return Known(
+        name, meaning, flags=(*short, name), takes="nothing", variables=(variable,),
+        is_set=lambda text: text in ("on", "enabled", "true", "1"),
+    )  # fmt: skip
 
 
 _LOCKED = "the model is locked in system memory: it loads fast again, and that memory is not free for others"

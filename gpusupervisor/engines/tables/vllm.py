@@ -3,8 +3,10 @@
 Its /server_info would tell them all, but only in its development mode and only as Python's text or by a query.
 """
 
+from dataclasses import replace
+
 from gpusupervisor.engines.table import FLEXIBLE_ARGPARSE, Call, Facts, Known, Table
-from gpusupervisor.engines.tables.common import TORCH, since
+from gpusupervisor.engines.tables.common import CUDA_VISIBLE_DEVICES, TORCH_ALLOCATOR, expands, since
 from gpusupervisor.engines.values import integer, number
 from gpusupervisor.tenants.release.versions import at_least
 
@@ -41,6 +43,13 @@ def _developing(facts: Facts) -> str:
     if "--enable-sleep-mode" not in facts.known:
         return "no effect here: /sleep needs --enable-sleep-mode too"
     return "everyone who can reach its port can put it to sleep and wake it"
+
+
+def _allocator(facts: Facts) -> str:
+    """It is switched off around what sleeps since https://github.com/vllm-project/vllm/pull/40812 (0.33.0 has that)."""
+    if expands(facts):
+        return "PyTorch loses less VRAM to fragmentation; earlier versions of vLLM cannot sleep with it"
+    return TORCH_ALLOCATOR.means(facts)
 
 
 TABLE = Table(
@@ -100,7 +109,8 @@ TABLE = Table(
             takes="many",
             secret=True,
         ),
-        *TORCH,
+        CUDA_VISIBLE_DEVICES,
+        replace(TORCH_ALLOCATOR, meaning=_allocator),
     ),
     calls=(Call("/version", version="version"),),
 )
