@@ -193,7 +193,7 @@ def test_vllm_sleeps_only_with_both_switches() -> None:
     assert "can be asked to sleep" in both["--enable-sleep-mode"].meaning
     assert "everyone who can reach its port" in both["VLLM_SERVER_DEV_MODE"].meaning
     alone = settings("vllm", process("vllm serve m", VLLM_SERVER_DEV_MODE="1"), None, api("0.11.0"))
-    assert "needs --enable-sleep-mode" in alone["VLLM_SERVER_DEV_MODE"].meaning
+    assert "without --enable-sleep-mode, /sleep stops its work" in alone["VLLM_SERVER_DEV_MODE"].meaning
     assert (alone["--enable-sleep-mode"].value, alone["--enable-sleep-mode"].source) == ("false", "default")
     assert "no sleep mode" in alone["--enable-sleep-mode"].meaning
 

@@ -46,6 +46,8 @@ class Door:
     endpoint: str
     headers: tuple[Header, ...] = ()
     """Sent with everything: its keys."""
+    off: frozenset[str] = frozenset()
+    """Its settings that are known to be off."""
 
     async def get(self, path: str) -> Answer:
         """A passive look. Raises HttpError."""

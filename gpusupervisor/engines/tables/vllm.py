@@ -40,13 +40,13 @@ def _sleep(facts: Facts) -> str:
 def _developing(facts: Facts) -> str:
     if integer(facts.value) != 1:
         return ""
-    if "--enable-sleep-mode" not in facts.known:
-        return "no effect here: /sleep needs --enable-sleep-mode too"
+    if facts.known.get("--enable-sleep-mode", "false") == "false":
+        return "no use here: without --enable-sleep-mode, /sleep stops its work and gives no VRAM back"
     return "everyone who can reach its port can put it to sleep and wake it"
 
 
 def _allocator(facts: Facts) -> str:
-    """It is switched off around what sleeps since https://github.com/vllm-project/vllm/pull/40812 (0.33.0 has that)."""
+    """It is switched off around what sleeps in 0.33.0 (vllm/config/vllm.py, which names #40812 for that)."""
     if expands(facts):
         return "PyTorch loses less VRAM to fragmentation; earlier versions of vLLM cannot sleep with it"
     return TORCH_ALLOCATOR.means(facts)
