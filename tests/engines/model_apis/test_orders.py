@@ -82,6 +82,14 @@ async def test_tabbyapi_tells_of_a_failed_load_in_the_last_of_its_events(
     assert detail in answer.detail
 
 
+async def test_a_model_that_sleeps_below_a_router_is_woken_by_a_question(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/models/load", {"error": {"code": 400, "message": "model is already running"}}, 400)
+    peer.says("/slots", [{"id": 0, "is_processing": False}])
+    reply = await model_api("llama.cpp").load(Door(http, peer.url), "org/m:Q4")
+    assert reply.outcome == "done"
+    assert [request.target for request in peer.asked] == ["/models/load", "/slots?model=org%2Fm%3AQ4"]
+
+
 async def test_koboldcpp_says_no_with_status_200(peer: Peer, http: EngineHttp) -> None:
     peer.says("/api/admin/reload_config", {"success": False})
     koboldcpp, door = model_api("koboldcpp"), Door(http, peer.url)
