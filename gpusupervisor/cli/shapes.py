@@ -5,7 +5,6 @@ clock; what is not known is null. Texts are as the service gives them. Keys may 
 meaning.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -118,6 +117,8 @@ def _of_gpus(objects: Mapping[str, Interfaces], interface: str) -> list[Shape]:
 
 def _document(text: str) -> object:
     """A profile as the service stores it; the text itself should it ever not be JSON."""
+    import json  # most commands need it for nothing
+
     try:
         return json.loads(text) if text else None
     except ValueError:
