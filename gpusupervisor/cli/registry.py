@@ -1,7 +1,4 @@
-"""What a command is: its name, arguments and handler, declared so that completion and man pages can read it too.
-
-Named tuples here and in `completion`: to import dataclasses takes half as long as to answer a Tab.
-"""
+"""What a command is: its name, arguments and handler, declared so that completion and man pages can read it too."""
 
 import argparse
 from collections.abc import Awaitable, Callable, Mapping

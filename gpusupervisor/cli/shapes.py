@@ -7,6 +7,7 @@ meaning.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 Shape = dict[str, Any]
@@ -20,6 +21,7 @@ _BY_NAME = {"TenantHoldings", "Holdings"}
 """Properties whose keys are names, and stay as they are."""
 
 
+@lru_cache(maxsize=1024)
 def snake(name: str) -> str:
     """ActivitySince -> activity_since, zero-rpm-below -> zero_rpm_below."""
     return _HUMP.sub("_", name).lower().replace("-", "_")
