@@ -1,7 +1,7 @@
 """May this caller do that? Asked of polkit for the caller's unique bus name, before anything else; no means no."""
 
 import asyncio
-import os
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, Protocol
@@ -108,7 +108,7 @@ class PolkitAuthority:
 
     async def _check(self, call: Call, action: str, details: Mapping[str, str]) -> Message:
         """polkit's answer; cancels the question when the caller goes away or nobody answers in time."""
-        cancellation = os.urandom(16).hex()
+        cancellation = secrets.token_hex(16)
         question = _check_authorization(call, action, details, cancellation)
         async with self._vanishing(call.sender) as vanished:
             answer = asyncio.ensure_future(self._bus.call(question))
