@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from gpusupervisor.engines.configured import Unit
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from tests.http_peer import Peer
 from tests.tenants.people import GIB, USER, gpu, sample, who
@@ -22,6 +24,7 @@ class Machine:
     def __init__(self, *identities: ProcessIdentity, holding: int = GIB) -> None:
         self.identities = identities
         self.holding = holding
+        self.proc = Procfs(Path("/nonexistent"))
 
     async def sample(self, **_: bool) -> Sample:
         held = {each.key.pid: self.holding for each in self.identities} if self.holding else {}

@@ -12,7 +12,7 @@ from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.patterns import executable_of, lines_of, matches
 
 _APP_SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "granian"})
-"""Scripts and modules that are what they are given: "uvicorn speaches.main:app" is Speaches."""
+"""Programs that are what they are given: "uvicorn speaches.main:app" is Speaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class EngineSigns:
         """Whether the program itself is an engine, and not only what it was told."""
         if matches(self.executables, executable_of(identity)):
             return True
-        serves = identity.script.removeprefix("-m ") in _APP_SERVERS
-        rest = "" if serves else " ".join(identity.arguments)
+        first = "".join(identity.command_line[:1]).rsplit("/", 1)[-1]
+        is_app_server = not _APP_SERVERS.isdisjoint((first, identity.script.removeprefix("-m ")))
+        rest = "" if is_app_server else " ".join(identity.arguments)
         return any(matches(self.command_lines, line, rest) for line in lines_of(identity))
 
     def could_be_shown_by(self, identity: ProcessIdentity) -> bool:
