@@ -1,5 +1,5 @@
-"""What /proc hides of the processes that hold VRAM: looked up in the background, by ourselves where we may, else by
-the helper.
+"""What /proc hides of engines and of the processes that hold VRAM: looked up in the background, by ourselves where we
+may, else by the helper.
 
 Nothing waits for it: a look finds what is known, and asks for the rest to be there at a later one. A process is
 asked about again only for the port that it may open later, ever more rarely and then no more; a helper that cannot

@@ -32,10 +32,13 @@ class EngineSigns:
         """Whether the program itself is an engine, and not only what it was told."""
         if matches(self.executables, executable_of(identity)):
             return True
+        lines = [line for line in lines_of(identity) if matches(self.command_lines, line)]
+        if not lines:
+            return False
         first = "".join(identity.command_line[:1]).rsplit("/", 1)[-1]
         is_app_server = not _APP_SERVERS.isdisjoint((first, identity.script.removeprefix("-m ")))
         rest = "" if is_app_server else " ".join(identity.arguments)
-        return any(matches(self.command_lines, line, rest) for line in lines_of(identity))
+        return any(matches(self.command_lines, line, rest) for line in lines)
 
     def could_be_shown_by(self, identity: ProcessIdentity) -> bool:
         """Whether the folder that it was started in, which is not known, may make an engine of it: "python main.py"."""
