@@ -147,7 +147,7 @@ class Observatory:
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
                 self._tracker.version(tenant) or reading.version, detail,
                 settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
-                settings_problem=_settings_problem(reading, presence.endpoint) if reachable else "",
+                settings_problem=_settings_problem(reading, presence.endpoint, self.sight()) if reachable else "",
             )  # fmt: skip
         return engines
 
@@ -216,9 +216,10 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
     )
 
 
-def _settings_problem(reading: Reading, endpoint: str) -> str:
+def _settings_problem(reading: Reading, endpoint: str, sight: Sight) -> str:
     if reading.found or is_local(endpoint):
-        return reading.problem
+        is_blind = not reading.found and sight.state not in ("ok", "unasked")
+        return f"{reading.problem}; the helper does not tell of other users' processes" if is_blind else reading.problem
     return "it is on another machine"
 
 
