@@ -12,7 +12,7 @@ from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.registry import COMMON, Command, add_to
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe_lines, text_encoding
+from gpusupervisor.cli.text import NEAREST, safe_lines, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
@@ -80,7 +80,7 @@ def main() -> None:
     gc.set_threshold(100_000)  # a tenth of the start was spent on collecting what the imports make, which all stays
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=text_encoding(), errors="replace")
+            stream.reconfigure(encoding=text_encoding(), errors=NEAREST)
     try:
         options = parse(sys.argv[1:])
         import asyncio  # after the command line is understood: its help needs none of it

@@ -171,7 +171,7 @@ async def test_room_is_made_after_the_plan_was_seen(shown: Stage, scene: Scene) 
 
 async def test_a_process_of_nobody_is_never_asked(shown: Stage, scene: Scene) -> None:
     await shown.press("end", "r")
-    await shown.until("It is no tenant's process: it is never touched.")
+    await shown.until("This process belongs to no tenant, so it is never touched.")
     await shown.press("escape", "2")
     await shown.until("this process is no tenant's")
     assert scene.controller.calls == []
@@ -182,6 +182,8 @@ async def test_a_job_is_cancelled_after_a_yes(shown: Stage, scene: Scene) -> Non
     scene.jobs.start("autotune", labour, "GPU-1", owner=0)
     await labour.begun.wait()
     labour.report(42, "point 4 of 9")
+    await shown.press("c")
+    assert "y/n" not in shown.text
     await shown.press("7")
     await shown.until("point 4 of 9")
     await shown.press("c")
@@ -190,7 +192,7 @@ async def test_a_job_is_cancelled_after_a_yes(shown: Stage, scene: Scene) -> Non
     await labour.cancelled.wait()
     await shown.until("cancelled")
     await shown.press("c")
-    await shown.until("Choose one that runs.")
+    await shown.until("Choose one that is running.")
 
 
 async def test_tenants_are_sorted_as_one_likes(shown: Stage, scene: Scene) -> None:
@@ -344,6 +346,46 @@ async def test_eight_cards_have_a_line_each_and_none_says_why(scene: Scene, quic
         await shown.press("escape")
         scene.service.publish(replace(state, sample=replace(state.sample, gpus=())))
         await shown.until("no GPU is known")
+
+
+async def test_where_there_are_several_cards_the_table_tells_who_is_on_which(scene: Scene, quick: None) -> None:
+    state = make_state()
+    (one,) = state.sample.gpus
+    other = replace(one, identity=replace(one.identity, uuid="GPU-2", pci_bus_id="0000:c1:00.0"))
+    spread = make_state({"vllm": GIB, "ollama": GIB, "idler": 0})
+    on_both = replace(spread.census.tenants["vllm"], holdings={CARD: GIB, "GPU-2": GIB})
+    census = replace(spread.census, tenants={**spread.census.tenants, "vllm": on_both})
+    scene.service.publish(replace(spread, sample=replace(spread.sample, gpus=(one, other)), census=census))
+    for size in ((80, 24), (200, 60)):
+        async with stage(*size) as shown:
+            text = await shown.until("train.py", "TENANT")
+            rows = {words[1]: words[3] for line in text.splitlines() if len(words := line.split()) > 4}
+            assert (rows["vllm"], rows["ollama"], rows["train.py"]) == ("2", "01:00", "01:00"), text
+            assert "2 GPUs" in text
+
+
+async def test_only_keys_that_mean_something_are_shown_and_heard(shown: Stage, scene: Scene) -> None:
+    assert "r Release" in shown.text
+    await shown.press("3")
+    keys = (await shown.until("Esc Back")).splitlines()[-1]
+    assert keys.split() == ["Esc", "Back", "m", "Make", "room", "?", "Help", "q", "Quit"]
+    await shown.press("r")
+    assert "y/n" not in shown.text
+    await shown.press("escape")
+    await shown.until("r Release")
+
+
+async def test_who_is_chosen_stays_in_sight_whatever_place_it_gets(scene: Scene, quick: None) -> None:
+    names = [f"tenant-{number:02}" for number in range(40)]
+    scene.service.publish(make_state({name: (60 - n) * GIB // 4 for n, name in enumerate(names)}))
+    async with stage() as shown:
+        await shown.until("tenant-02")
+        await shown.press("down", "down")
+        scene.service.publish(make_state({name: (60 + n * (n != 2)) * GIB // 4 for n, name in enumerate(names)}))
+        text = await shown.until("tenant-02  idle         15.0 GiB")
+        assert "tenant-39" not in text
+        await shown.press("r")
+        await shown.until("Ask tenant-02 for its memory?")
 
 
 async def test_a_reason_that_the_table_has_no_room_for_is_told_below_it(shown: Stage, scene: Scene) -> None:

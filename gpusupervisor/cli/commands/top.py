@@ -13,7 +13,6 @@ async def show(session: Session) -> int | None:
     """Until it is quit."""
     if session.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandFailed(f"top is a screen and needs a terminal. {_ELSEWHERE}", WRONG_USE)
-    from gpusupervisor.cli.text import is_utf8
     from gpusupervisor.cli.top.board import Board
     from gpusupervisor.cli.top.feed import Feed
 
@@ -22,7 +21,7 @@ async def show(session: Session) -> int | None:
     await feed.begin()
     from gpusupervisor.cli.top.app import Top
 
-    top = Top(board, feed, unicode=is_utf8(sys.stdout.encoding), host=session.client.place.host)
+    top = Top(board, feed, unicode=session.canvas.unicode, host=session.client.place.host)
     await top.run_async()
     return top.return_code
 

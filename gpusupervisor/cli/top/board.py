@@ -215,8 +215,8 @@ class Board:
 
     @property
     def status(self) -> shapes.Shape:
-        """The manager's properties and health, as the head of `status` needs them."""
-        return {**_STARTING, **shapes.properties(self._manager), "health": self.health}
+        """The manager's properties and health, as the head of `status` needs them: there, its summary is all of it."""
+        return {**_STARTING, **shapes.properties(self._manager), "health": {**self.health, "checks": []}}
 
     @property
     def gpus(self) -> list[shapes.Shape]:

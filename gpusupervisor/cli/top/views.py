@@ -112,7 +112,8 @@ def _engines(board: Board, look: Look) -> Content:
 
 def _hardware(board: Board, look: Look) -> Content:
     """Fans, power and clocks."""
-    return Content(_drawn(look, [*controls.fans(board.fans), "", *controls.profiles(board.profiles)]))
+    profiles = ["", *controls.profiles(board.profiles)] if board.profiles else []
+    return Content(_drawn(look, [*controls.fans(board.fans), *profiles]))
 
 
 def _health(board: Board, look: Look) -> Content:
@@ -121,7 +122,7 @@ def _health(board: Board, look: Look) -> Content:
 
 def _jobs(board: Board, look: Look) -> Content:
     """One line a job, which can be chosen."""
-    found = board.jobs
+    found = _jobs_of(board)
     if not found:
         return Content([Line(Text("no job runs, and none has ended lately", QUIET))])
     drawn = _drawn(replace(look, canvas=replace(look.canvas, width=10_000)), [jobs.all_jobs(found)])
@@ -159,6 +160,21 @@ VIEWS = (
 )
 
 
+def _jobs_of(board: Board) -> list[shapes.Shape]:
+    """Every job, the newest first, with its card by name."""
+    names = {gpu["uuid"]: gpu["name"] for gpu in board.gpus}
+    return [{**job, "target": names.get(job["target"], job["target"])} for job in board.jobs]
+
+
 def shape_of_job(board: Board, number: str) -> shapes.Shape | None:
     """The job with this number."""
-    return next((job for job in board.jobs if str(job["id"]) == number), None)
+    return next((job for job in _jobs_of(board) if str(job["id"]) == number), None)
+
+
+def whole_job(board: Board, look: Look, number: str) -> list[Line]:
+    """What the job that is chosen does, for which its line seldom has room."""
+    job = shape_of_job(board, number)
+    if job is None:
+        return []
+    told = Text.assemble((f"job {job['id']}", STRONG), text(f", {job['kind']}, {job['target']}: {job['detail']}"))
+    return [Line(Text()), *(Line(line) for line in told.wrap(look.console, look.canvas.width))]
