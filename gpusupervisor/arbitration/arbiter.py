@@ -178,7 +178,8 @@ class Arbiter:
         if not plan.fits:
             return "It can never fit on this GPU"
         if not plan.steps:
-            return f"Only {format_bytes(plan.reclaimable)} can be asked for. {in_the_way(plan.blockers)}"
+            asked_for = f"Only {format_bytes(plan.reclaimable)}" if plan.reclaimable else "Nothing"
+            return f"{asked_for} can be asked for. {in_the_way(plan.blockers)}"
         asked = ", ".join(step.tenant for step in plan.steps)
         if not automatic:
             return f"Observe-only: {plan.id} would ask {asked}"

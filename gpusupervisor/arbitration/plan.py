@@ -219,7 +219,8 @@ def _summary(
     if sufficient:
         return f"{missing} are missing {whom}on {gpu.name}: ask {asked}."
     names = f" {in_the_way(blockers)}."
-    start = f"{missing} are missing {whom}on {gpu.name} and only {format_bytes(reclaimable)} can be asked for."
+    asked_for = f"only {format_bytes(reclaimable)}" if reclaimable else "nothing"
+    start = f"{missing} are missing {whom}on {gpu.name} and {asked_for} can be asked for."
     return f"{start} Ask {asked} all the same: less helps.{names}" if steps else f"{start} Nothing is done.{names}"
 
 

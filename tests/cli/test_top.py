@@ -214,6 +214,14 @@ async def test_the_absent_are_hidden_until_they_are_asked_for(shown: Stage, scen
     await shown.until("vllm")
 
 
+async def test_engines_that_are_absent_are_only_counted(shown: Stage, scene: Scene) -> None:
+    state = make_state({"ollama": GIB, "vllm": 0}, states={"ollama": "idle", "vllm": "absent"})
+    gone = replace(state.engines["vllm"], reachable=False, detail="none of its processes holds VRAM")
+    scene.service.publish(replace(state, engines={**state.engines, "vllm": gone}))
+    await shown.press("4")
+    assert "vllm" not in await shown.until("1 engine is absent", "http://127.0.0.1:1")
+
+
 async def test_what_happens_is_told_as_it_comes(shown: Stage, scene: Scene) -> None:
     starving = make_state(reservations=(Reservation(CARD, "comfyui", GIB, 5_100_000_000),))
     starved = Assessment("ollama", True, CARD, GIB, "it needs 14.0 GiB")
@@ -234,7 +242,7 @@ async def test_lists_that_no_signal_carries_are_got_when_they_are_looked_at(
     scene.service.publish(
         make_state(checks=(Check("fans", "failed", "a fan stands still", "it gets hot", "clean it"),))
     )
-    await shown.until("driver 580.95.05, a fan stands still")
+    await shown.until("driver 580.95.05, failed: a fan stands still")
     assert listener.calls == []
     await shown.press("6")
     await shown.until("fans", "remedy:")

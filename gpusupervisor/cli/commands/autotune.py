@@ -47,7 +47,7 @@ COMMANDS = (
         autotune,
         (
             argument("gpu", metavar="UUID", help="how the GPU's UUID begins", completes="gpu"),
-            argument("engine", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
+            argument("engine", metavar="ENGINE", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
             argument("--model", help="what it runs; Ollama must be told", completes="model", default=""),
             argument("--steps", help="how many power limits are tried; default: 8", type=int, default=0),
             argument("--tokens", help="tokens of one run; default: 256", type=int, default=0),
