@@ -69,7 +69,8 @@ class Top(App[None]):
         Binding("S", "reverse", show=False),
         Binding("a", "absent", "Absent"),
         Binding("question_mark,h,f1", "explain", "Help", key_display="?"),
-        Binding("q,ctrl+c", "quit", "Quit", key_display="q"),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),  # also where a field would copy
     ]
 
     def __init__(self, board: Board, feed: Feed, *, unicode: bool, host: str = "") -> None:

@@ -34,7 +34,6 @@ class Shown(ModalScreen[bool]):
         Binding("enter", "close", "close"),
         Binding("down", "scroll(1)"),
         Binding("up", "scroll(-1)"),
-        Binding("ctrl+c", "app.quit"),
     ]
 
     def __init__(self, title: str, parts: Sequence[RenderableType], question: str = "") -> None:
@@ -86,7 +85,7 @@ class RoomForm(ModalScreen[Room | None]):
     RoomForm SelectCurrent { border: solid ansi_default; }
     RoomForm Label { margin-top: 1; }
     """  # fmt: skip
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "close"), Binding("ctrl+c", "app.quit")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "close")]
 
     def __init__(self, tenant: str, gpus: Sequence[tuple[str, str]]) -> None:
         """gpus: (name, UUID) of each card; both safe."""

@@ -56,11 +56,12 @@ def cards(board: Board, canvas: Canvas, at: int) -> list[Line]:
         found.append(text(f"no GPU is known{problem}", DOUBTFUL))
     name_width = min(max((cell_len(_short_name(gpu)) for gpu in gpus), default=0), _MOST_CARD_NAME)
     for gpu in gpus:
+        place = Text(f" {_place(gpu)}" if len(gpus) > 1 else "", QUIET)
         if not is_known(gpu):
             name = fitted(_short_name(gpu), name_width) if len(gpus) > _ROOMY else safe(gpu["name"])
-            found.append(unreadable({**gpu, "name": name}, Text(f" {_place(gpu)}" if len(gpus) > 1 else "", QUIET)))
+            found.append(unreadable({**gpu, "name": name}, place))
         elif len(gpus) <= _ROOMY:
-            found += _card(board, gpu, marks, canvas, at)
+            found += _card(board, gpu, place, marks, canvas, at)
         else:
             found.append(_short_card(board, gpu, marks, canvas, at, name_width))
         found += _notes(gpu)
@@ -81,9 +82,11 @@ def _marks(board: Board, canvas: Canvas) -> Mapping[tuple[str, int], Key]:
     return {holder: key(number, canvas) for holder, number in board.number_holders().items()}
 
 
-def _card(board: Board, gpu: Shape, marks: Mapping[tuple[str, int], Key], canvas: Canvas, at: int) -> list[Text]:
+def _card(
+    board: Board, gpu: Shape, place: Text, marks: Mapping[tuple[str, int], Key], canvas: Canvas, at: int
+) -> list[Text]:
     amounts = f"{size(gpu['memory_used'])} of {size(gpu['memory_total'])} held, {size(gpu['memory_free'])} free"
-    head = Text.assemble(text(gpu["name"], STRONG), "  ", amounts, "  ")
+    head = Text.assemble(text(gpu["name"], STRONG), place, "  ", amounts, "  ")
     room = min(max(canvas.width - head.cell_len, 0), _MOST_SPARKS)
     if room >= _SPARKS // 2:
         head.append(_spark(board, (gpu["uuid"], ""), gpu["memory_total"], room, canvas, at), LIVELY)
