@@ -18,10 +18,11 @@ from gpusupervisor.state import Check
 from tests.bus.builders import CARD, GIB, FakeClock, make_controls, make_plan, make_result, make_state
 from tests.bus.conftest import PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
-from tests.cli.conftest import Run
+from tests.cli.conftest import COMMAND, Run
 from tests.cli.eavesdropper import Eavesdropper
 from tests.cli.labour import Labour
 from tests.cli.past import Past
+from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.cli.screens import NASTY, is_harmless
 from tests.cli.shapes_of import EVERY_SCRIPT
 from tests.cli.stage import Stage, stage
@@ -413,8 +414,20 @@ async def test_help_names_the_keys(shown: Stage) -> None:
     await shown.until("TENANT")
 
 
-async def test_top_wants_a_terminal(ctl: Run, service: BusService) -> None:
+async def test_ctrl_c_quits_even_in_a_field_whose_text_is_selected(shown: Stage) -> None:
+    await shown.press("m", "tab")
+    await shown.until("Make room")
+    await shown.press("ctrl+c")
+    assert shown.top.return_code == 0
+
+
+async def test_top_wants_a_terminal(ctl: Run, service: BusService, bus: PrivateBus) -> None:
     for arguments in (("top",), ("top", "--json")):
         refused = await ctl(*arguments)
         assert (refused.status, refused.output) == (2, "")
         assert "status --json" in refused.errors
+    dumb = await PseudoTerminal.run(
+        *COMMAND, "top", environment={"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "TERM": "dumb"}
+    )
+    assert await dumb.end() == 2
+    assert "\x1b" not in dumb.written
