@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError
 from gpusupervisor.engine_http.keys import Header
@@ -68,7 +69,8 @@ def refusal(answer: Answer) -> Reply:
         return Reply("out-of-memory", said)
     if answer.status in (401, 403):
         return Reply("refused", "it wants a key for that: name its file in the tenant file, under [endpoint.headers]")
-    return Reply("refused", f"it answered with status {answer.status}" + (f": {said}" if said else ""))
+    outcome: Literal["refused", "failed"] = "refused" if answer.status < 500 else "failed"
+    return Reply(outcome, f"it answered with status {answer.status}" + (f": {said}" if said else ""))
 
 
 @dataclass(slots=True)
