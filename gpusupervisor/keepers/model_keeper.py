@@ -319,4 +319,5 @@ def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
         # Where no VRAM is held, none moves when a model comes or goes: what the probe says must do.
         signs = (activity.need, activity.pinned, "" if holdings else activity.reason)
     headers = presence.headers if presence else ()
-    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers)
+    off = frozenset(setting.name for setting in status.settings if setting.value == "false")
+    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers, off)

@@ -43,6 +43,8 @@ class EngineFacts:
     """What changes when it loads or unloads though no VRAM moves; compared only."""
     headers: tuple[Header, ...] = ()
     """Its keys."""
+    off: frozenset[str] = frozenset()
+    """Its settings that are known to be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class ModelCatalogue:
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def _door(self, facts: EngineFacts) -> Door:
-        return Door(self._http, facts.endpoint, facts.headers)
+        return Door(self._http, facts.endpoint, facts.headers, facts.off)
 
     def _replaced(self, engine: str, facts: EngineFacts) -> _Entry:
         if engine in self._entries:
@@ -235,7 +237,7 @@ def _abilities(api: ModelApi, listing: Listing) -> tuple[tuple[Ability, ...], tu
 def _moved(entry: _Entry) -> bool:
     """Whether something says that it may have loaded or unloaded since the last look."""
     before, now = entry.looked_at, entry.facts
-    if before is None or before.signs != now.signs:
+    if before is None or (before.signs, before.off) != (now.signs, now.off):
         return True
     gpus = before.holdings.keys() | now.holdings.keys()
     return any(abs(now.holdings.get(gpu, 0) - before.holdings.get(gpu, 0)) >= MOVE for gpu in gpus)

@@ -80,6 +80,13 @@ async def scene(peer: Peer, http: EngineHttp) -> AsyncIterator[Scene]:
     await catalogue.close()
 
 
+async def test_what_is_known_to_be_off_reaches_the_adapter_and_asks_anew(scene: Scene) -> None:
+    assert await scene.follow() > 0
+    assert await scene.follow(after=5_000_000) == 0
+    assert await scene.follow(off=frozenset({"--enable-sleep-mode"})) > 0
+    assert scene.catalogue.door("ollama").off == {"--enable-sleep-mode"}
+
+
 async def test_it_asks_when_an_engine_comes_and_then_only_when_something_says_so(scene: Scene) -> None:
     assert await scene.follow() == 2
     assert [model.name for model in scene.catalogue.of("ollama").models] == ["a:latest"]

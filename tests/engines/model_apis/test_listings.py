@@ -118,6 +118,25 @@ async def test_looking_only_reads(
     assert not any("?" in asked.target for asked in peer.asked)
 
 
+async def test_a_vllm_without_sleep_mode_is_not_put_to_sleep_though_it_could_be_asked(
+    peer: Peer, http: EngineHttp
+) -> None:
+    peer.says("/is_sleeping", {"is_sleeping": False})
+    peer.says("/v1/models", {"data": [{"id": "m"}]})
+    door = Door(http, peer.url, off=frozenset({"--enable-sleep-mode"}))
+    listing = await model_api("vllm").look(door)
+    assert listing.models == (Listed("m", "loaded"),)
+    assert "--enable-sleep-mode" in listing.cannot["unload"]
+
+
+async def test_a_koboldcpp_with_a_password_does_not_name_its_model(peer: Peer, http: EngineHttp) -> None:
+    answers = {"/api/v1/model": {"result": "koboldcpp/protected-model"}, "/api/admin/list_options": []}
+    listing = await look("koboldcpp", peer, http, answers)
+    assert listing.models == ()
+    assert "--password" in listing.problems[0]
+    assert "admin password" in listing.cannot["unload"]
+
+
 def test_one_that_spilled_says_so() -> None:
     assert Listed("m", "loaded", 5, wants=10, held=9).spilled
     assert not Listed("m", "loaded", 5, wants=10, held=10).spilled
