@@ -1,6 +1,7 @@
 """`gpusupervisorctl`: finds the command, connects where it needs that, and ends with the exit code."""
 
 import argparse
+import atexit
 import gc
 import os
 import sys
@@ -13,7 +14,7 @@ from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.registry import COMMON, Command, add_to, description
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import folded, text_encoding
+from gpusupervisor.cli.text import NEAREST, folded, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
@@ -65,6 +66,8 @@ def first_word(arguments: Sequence[str]) -> int | None:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of a run. Only the module of the command that is asked for is imported, where it is one."""
     given = list(arguments)
+    if given[:1] == ["--version"]:
+        return parser(()).parse_args(given)
     position = first_word(given)
     if position is None and not _SHOWING.intersection(given):
         given.append(DEFAULT)
@@ -86,18 +89,19 @@ async def _run(options: argparse.Namespace) -> int:
 
 def main() -> None:
     """Entry point."""
+    gc.set_threshold(100_000)  # what is imported stays: looking through it took a tenth of the start,
+    atexit.register(gc.freeze)  # and at the interpreter's end as much again
     if sys.argv[1:2] == ["complete"]:  # what shells call, and no person
         from gpusupervisor.cli.completion import answer
 
         answer.main(sys.argv[2:])
         return
-    gc.set_threshold(100_000)  # a tenth of the start was spent on collecting what the imports make, which all stays
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=text_encoding(), errors="replace")
+            stream.reconfigure(encoding=text_encoding(), errors=NEAREST)
     try:
         options = parse(sys.argv[1:])
-        import asyncio  # after the command line is understood: its help needs none of it
+        import asyncio  # once the command line is understood
 
         code = asyncio.run(_run(options))
         sys.stdout.flush()

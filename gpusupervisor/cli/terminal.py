@@ -1,8 +1,7 @@
 """Where output goes, as rich has it: colours, width, and whether more than ASCII can be shown."""
 
 import os
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 from rich.console import Console
 
@@ -12,8 +11,7 @@ UNBOUNDED = 10_000
 """Columns where nobody looks at the width: nothing is cut or folded for a pipe or a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Canvas:
+class Canvas(NamedTuple):
     """What a screen has to know of where it is drawn."""
 
     width: int
@@ -29,4 +27,5 @@ def console(stream: IO[str]) -> Console:
 
 def canvas(of: Console) -> Canvas:
     """The canvas that a console is."""
-    return Canvas(of.width, of.color_system is not None and not of.no_color, is_utf8(of.encoding))
+    unicode = is_utf8(of.encoding) and os.environ.get("TERM") != "linux"  # the fonts of the console have 512 characters
+    return Canvas(of.width, of.color_system is not None and not of.no_color, unicode)

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from gpusupervisor.cli.screens.common import GOOD, table, text
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.text import brief
+from gpusupervisor.cli.text import brief, safe
 
 
 def curve(result: Shape) -> list[RenderableType]:
@@ -19,14 +19,16 @@ def curve(result: Shape) -> list[RenderableType]:
     offsets = any("offset_graphics" in point for point in points)
     header = ("LIMIT", *(("OFFSET",) if offsets else ()), text(f"{unit.upper()}S/S").plain, "POWER",
               text(f"J/{unit.upper()}").plain, "HOTTEST", "")  # fmt: skip
-    rows = [_row(point, offsets, str(unit) if point == best else "") for point in points]
+    rows = [_row(point, offsets, point == best) for point in points]
     shown: list[RenderableType] = [table(header, rows, right=range(len(header) - 1)), ""]
     if best is None:
         return [*shown, Text("It ended early; the card is as it was.")]
-    return [*shown, Text("Nothing was changed. Try the proposal for a minute, then keep it:"), ""]
+    slower = f"at most {result['tolerance']} % slower than the fastest" if result["tolerance"] else "the fastest"
+    why = f"Proposed: the limit with the least energy per {safe(unit)} of those that are {slower}."
+    return [*shown, Text(why), Text("Nothing was changed. To try it for a minute, and then to keep it:"), ""]
 
 
-def _row(point: Shape, with_offset: bool, unit: str) -> tuple[str | Text, ...]:
+def _row(point: Shape, with_offset: bool, best: bool) -> tuple[str | Text, ...]:
     return (
         f"{point['power_limit'] / 1000:g} W",
         *((f"{point.get('offset_graphics', 0):+} MHz",) if with_offset else ()),
@@ -34,7 +36,7 @@ def _row(point: Shape, with_offset: bool, unit: str) -> tuple[str | Text, ...]:
         f"{point['power'] / 1000:.0f} W",
         f"{point['energy_per_unit'] / 1000:.2f}",
         f"{point['hottest']} °C",
-        text(f"<- most {unit}s per joule" if unit else "", GOOD),
+        Text("<- proposed" if best else "", GOOD),
     )
 
 

@@ -13,7 +13,7 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
         (
             text(fact["tenant"], STRONG),
             text(" of ".join(word for word in (fact["kind"], fact["model"]) if word)),
-            size(fact["value"]) + ("/s" if str(fact["kind"]).startswith("load-") else ""),
+            _value(str(fact["kind"]), fact["value"]),
             moment(fact["learned_at"]),
             text(brief(_from(fact, gpus))),
         )
@@ -21,7 +21,13 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
             facts, key=lambda each: (each["tenant"], each["kind"], each["model"] or "", each["gpu"] or "")
         )
     ]
-    return table(("TENANT", "WHAT", "SIZE", "LEARNED", "FROM"), rows, right=(2,), names=1)
+    return table(("TENANT", "WHAT", "VALUE", "LEARNED", "FROM"), rows, right=(2,), names=1)
+
+
+def _value(kind: str, value: int) -> str:
+    if kind == "model-use":
+        return "once" if value == 1 else f"{value} times"
+    return size(value) + ("/s" if kind.startswith("load-") else "")
 
 
 def _from(fact: Shape, gpus: Mapping[str, str]) -> str:

@@ -1,7 +1,6 @@
 """The one screen: cards, who holds what, who is busy and why, what is being done, health."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -39,7 +38,7 @@ def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
     marks = keys([gpu for gpu in status["gpus"] if is_known(gpu)], canvas)
     shown: list[RenderableType] = [head(status)]
     wide = canvas.width >= 2 * WIDEST and len(status["gpus"]) > 1
-    part = replace(canvas, width=canvas.width // 2 - _GAP) if wide else canvas
+    part = canvas._replace(width=canvas.width // 2 - _GAP) if wide else canvas
     cards = [
         Group("", *(_card(gpu, tenants, marks, part) if is_known(gpu) else [unreadable(gpu)])) for gpu in status["gpus"]
     ]
