@@ -101,11 +101,11 @@ class ProfileKeeper:
         async with self._turn:
             try:
                 self._trial = await self._memory.load()
-                self._owed = trials.restarted(self._trial, self._boot_id)
-                await self._judge_record()
             except StoreError as error:
                 self._memory.complain(error)
                 return
+            self._owed = trials.restarted(self._trial, self._boot_id)
+            await self._judge_record()
             self._start_at = self._clock.now()
             await self._go_on()
 
@@ -246,14 +246,14 @@ class ProfileKeeper:
             raise Busy("The machine is going to sleep: nothing is read or set until it is awake again")
 
     async def _judge_record(self) -> None:
-        """What is found at start is distrusted when it may have brought the machine down."""
-        if self._memory.record is None:
+        """A profile that may have brought the machine down is distrusted, also when the disk does not take that."""
+        record = self._memory.record
+        reason = reason_not_to_apply(record, self._boot_id) if record is not None else ""
+        if record is None or not reason:
             return
-        reason = reason_not_to_apply(self._memory.record, self._boot_id)
-        if reason and not self._memory.record.distrust:
-            await self._memory.keep(replace(self._memory.record, distrust=reason))
-        if self._memory.record.distrust:
-            write(ProfileDistrusted(self._gpu, self._memory.record.distrust))
+        write(ProfileDistrusted(self._gpu, reason))
+        if not record.distrust:
+            await self._memory.keep_quietly(replace(record, distrust=reason))
 
     async def _go_on(self) -> None:
         now = self._clock.now()
