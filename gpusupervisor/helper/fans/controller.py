@@ -45,6 +45,8 @@ class FanController:
         self._deadline = deadline
         self._hands = Hands(Marker(runtime_directory, uuid))
         self._settings: dict[int, FanSetting] = {}
+        self._parked: dict[int, FanSetting] = {}
+        """What is to be set again by `unpark`."""
         self._curves: dict[int, curve.CurveState] = {}
         self._safety = Safety()
         self._changes: list[int] = []
@@ -70,19 +72,39 @@ class FanController:
 
     async def set_fan(self, index: int, setting: FanSetting) -> None:
         """Want one setting from the next tick on, the others as they are; otherwise as `control`."""
-        await self.control({**self._settings, index: setting})
+        await self.control({**self.settings(), index: setting})
 
     def settings(self) -> Mapping[int, FanSetting]:
-        """What is wanted of every fan that is known."""
-        return {index: self._settings.get(index, AUTOMATIC) for index in range(self._count)}
+        """What is wanted of every fan that is known, now or once it is no longer parked."""
+        return {**dict.fromkeys(range(self._count), AUTOMATIC), **self._settings, **self._parked}
+
+    @property
+    def is_parked(self) -> bool:
+        """Fans wait to be set again."""
+        return bool(self._parked)
 
     async def tick(self, now: int) -> FanReport:
         """Look and act once; never raises for the driver's errors. now: microseconds of the domain clock."""
         return await self._in_thread(self._tick, now)
 
     async def release(self, now: int) -> FanReport:
-        """Give back every fan that we hold, and want nothing any more: before a stop, a sleep, a detachment."""
+        """Give back every fan that we hold, and want nothing any more."""
         return await self._in_thread(self._release, now)
+
+    async def park(self, now: int) -> FanReport:
+        """Give back every fan that we hold until `unpark`: before a sleep, a detachment."""
+        parked = {index: setting for index, setting in self.settings().items() if setting.mode != "automatic"}
+        report = await self.release(now)
+        self._parked = parked
+        return report
+
+    async def unpark(self) -> None:
+        """Want again what was parked. Raises as `control`; what can never be set is not wanted any more."""
+        try:
+            await self.control(self.settings())
+        except (NotSupported, InvalidArgument):
+            self._parked = {}
+            raise
 
     async def _in_thread(self, work: Callable[[int], FanReport], now: int) -> FanReport:
         try:
@@ -109,7 +131,7 @@ class FanController:
         self._want(wanted)
 
     def _want(self, settings: dict[int, FanSetting]) -> None:
-        self._settings, self._curves, self._safety, self._changes = settings, {}, Safety(), []
+        self._settings, self._parked, self._curves, self._safety, self._changes = settings, {}, {}, Safety(), []
         self.held = bool(settings or self._hands.held)
 
     def _tick(self, now: int) -> FanReport:
