@@ -1,6 +1,7 @@
 """Whom the controls touch, and for how long NVML is open, on a simulated card in this process."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -159,6 +160,24 @@ async def test_a_gpu_given_away_is_closed_and_the_others_are_still_controlled(
         assert world.touched[GPU] == touched
         await station.controls.attach(GPU)
         await eventually(lambda: world.settings_of(world.gpus[0]).fans[0].manual, "its fan as before")
+
+
+async def test_fans_that_an_earlier_helper_could_not_give_back_are_tried_again(
+    world: World, tmp_path: Path, sysfs: FakeSysfs
+) -> None:
+    sysfs.add()
+    fans = world.settings_of(world.gpus[0]).fans
+    fans[1].manual = True
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    mark = tmp_path / "runtime" / f"fans-{GPU}.json"
+    mark.write_text(json.dumps({"gpu": GPU, "boot_id": "", "fans": [1]}))
+    world.errors.update(dict.fromkeys(("nvmlDeviceSetDefaultFanSpeed_v2", "nvmlDeviceSetFanSpeed_v2"), 999))
+    async with running(tmp_path, sysfs) as station:
+        assert station.controls.held, "so that it is not forgotten"
+        await eventually(lambda: "stranded" in [getattr(event, "cause", "") for _, event in station.events], "an alert")
+        world.errors.clear()
+        await eventually(lambda: not fans[1].manual, "it is given back")
+        await eventually(lambda: not station.controls.held and not mark.exists(), "nothing is left")
 
 
 async def test_a_driver_that_cannot_list_gpus_is_an_error_with_its_reason(

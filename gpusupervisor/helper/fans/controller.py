@@ -36,14 +36,18 @@ class FanController:
         thread: NvmlThread,
         runtime_directory: Path,
         *,
+        left: frozenset[int] = frozenset(),
         deadline: float = DEADLINE,
     ) -> None:
-        """runtime_directory: where the mark of fans that are taken over is kept. deadline: seconds of one tick."""
+        """runtime_directory: where the mark of fans that are taken over is kept. deadline: seconds of one tick.
+
+        left: fans that an earlier helper could not give back, which is tried again.
+        """
         self.uuid = uuid
         self._session = session
         self._thread = thread
         self._deadline = deadline
-        self._hands = Hands(Marker(runtime_directory, uuid))
+        self._hands = Hands(Marker(runtime_directory, uuid, left))
         self._settings: dict[int, FanSetting] = {}
         self._parked: dict[int, FanSetting] = {}
         """What is to be set again by `unpark`."""
@@ -56,7 +60,7 @@ class FanController:
         self._unavailable = ""
         self._told: set[str] = set()
         """Alerts of conditions that last and have been told."""
-        self.held = False
+        self.held = bool(self._hands.held)
         """Fans are in our hands, or are to be: as of the last tick or setting."""
 
     async def control(self, settings: Mapping[int, FanSetting]) -> None:
