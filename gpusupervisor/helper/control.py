@@ -221,10 +221,12 @@ class GpuControl:
         await self._ready()
         return self._noticing(await self._keeper.apply(profile))
 
-    async def try_(self, profile: Profile, within: int) -> tuple[ItemResult, ...]:
-        """Set a profile until it is confirmed or the time is up."""
+    async def try_(
+        self, profile: Profile, within: int, has_left: Callable[[], bool] | None = None
+    ) -> tuple[ItemResult, ...]:
+        """Set a profile until it is confirmed or the time is up. has_left: see `ProfileKeeper.try_`."""
         await self._ready()
-        return self._noticing(await self._keeper.try_(profile, within))
+        return self._noticing(await self._keeper.try_(profile, within, has_left))
 
     async def confirm(self) -> None:
         """Keep the profile on trial."""

@@ -10,6 +10,7 @@ from gpusupervisor.errors import InvalidArgument
 from gpusupervisor.helper.asked import fan_setting_of, profile_of
 from gpusupervisor.helper.control import Changed, GpuEvent
 from gpusupervisor.helper.controllers import Controls
+from gpusupervisor.helper.departures import Departures
 from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftRepaired
 from gpusupervisor.helper.fans.report import Alert
 from gpusupervisor.helper.profile.document import MAX_FANS
@@ -20,9 +21,10 @@ from gpusupervisor.helper.told import gpu_details, moment_details, result_detail
 class HardwareCalls:
     """Callers have been admitted already; what they ask for is checked here and below."""
 
-    def __init__(self, controls: Controls, clock: Clock) -> None:
+    def __init__(self, controls: Controls, clock: Clock, departures: Departures) -> None:
         self._controls = controls
         self._clock = clock
+        self._departures = departures
 
     def handlers(self) -> Handlers:
         """By method."""
@@ -31,6 +33,7 @@ class HardwareCalls:
             "ReadSensors": self._read_sensors,
             "SetFan": self._set_fan,
             "TryProfile": self._try,
+            "TryPoint": self._try_point,
             "Confirm": self._confirm,
             "Revert": self._revert,
             "ApplyProfile": self._apply,
@@ -67,6 +70,13 @@ class HardwareCalls:
         profile = profile_of(document)
         async with self._controls.gpu(gpu) as control:
             return [result_details(await control.try_(profile, within))]
+
+    async def _try_point(self, call: Call, gpu: str, document: str, within: int) -> list[object]:
+        """Nobody but a sweep knows when its point is to go, so the point goes with it."""
+        profile = profile_of(document)
+        has_left = await self._departures.follow(call.sender)
+        async with self._controls.gpu(gpu) as control:
+            return [result_details(await control.try_(profile, within, has_left))]
 
     async def _confirm(self, _call: Call, gpu: str) -> list[object]:
         async with self._controls.gpu(gpu) as control:

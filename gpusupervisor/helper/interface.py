@@ -11,6 +11,7 @@ HELPER = Interface(
         method("ReadSensors", "gpu:s", "sensors:a{sv}"),
         method("SetFan", "gpu:s fan:u mode:s percent:u points:a(uu) options:a{sv}"),
         method("TryProfile", "gpu:s profile:s confirm_usec:t", "results:aa{sv}"),
+        method("TryPoint", "gpu:s profile:s within_usec:t", "results:aa{sv}"),
         method("Confirm", "gpu:s"),
         method("Revert", "gpu:s", "results:aa{sv}"),
         method("ApplyProfile", "gpu:s profile:s", "results:aa{sv}"),

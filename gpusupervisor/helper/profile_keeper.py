@@ -56,6 +56,8 @@ class ProfileKeeper:
         self._drift = DriftKeeper(clock.now())
         self._trial: Trial | None = None
         self._trial_applied = Applied((), Profile(), Profile())
+        self._has_left: Callable[[], bool] | None = None
+        """Of a point of a sweep: tells whether whoever set it is gone."""
         self._owed: Ended | None = None
         self._last_trial: Ended | None = None
         self._verdicts: tuple[Verdict, ...] = ()
@@ -90,8 +92,10 @@ class ProfileKeeper:
         """When `tick` has something to do, in microseconds of the domain clock; None: not by itself."""
         if self._drift.frozen:
             return None
+        if self._trial is not None and self._owed is not None:
+            return self._retry_at
         if self._trial is not None:
-            return self._trial.deadline if self._owed is None else self._retry_at
+            return self._clock.now() if self._is_abandoned else self._trial.deadline
         times = (self._start_at, self._probation_ends, self._drift.next_check() if self._memory.record else None)
         return min((time for time in times if time is not None), default=None)
 
@@ -120,8 +124,13 @@ class ProfileKeeper:
         async with self._changing():
             return await self._apply(profile)
 
-    async def try_(self, profile: Profile, within: int) -> tuple[ItemResult, ...]:
-        """Set a profile, to be confirmed within so many microseconds, else the state before is set again."""
+    async def try_(
+        self, profile: Profile, within: int, has_left: Callable[[], bool] | None = None
+    ) -> tuple[ItemResult, ...]:
+        """Set a profile, to be confirmed within so many microseconds, else the state before is set again.
+
+        has_left: makes it a point of a sweep, which cannot be confirmed, and is taken back as soon as this is true.
+        """
         async with self._changing():
             now = self._clock.now()
             trials.check_time(within)
@@ -129,7 +138,7 @@ class ProfileKeeper:
             tried = part(profile, set(items(profile)) - {result.item for result in refused})
             begun = Trial(tried, before, now, now + within, self._boot_id)
             await self._memory.begin_trial(begun)
-            self._trial = begun
+            self._trial, self._has_left = begun, has_left
             try:
                 applied = await apply_profile(self._access, self._fans, tried)
             except CardError:
@@ -144,6 +153,10 @@ class ProfileKeeper:
         """Keep the profile on trial. Raises InvalidArgument when nothing is on trial any more."""
         async with self._turn:
             self._refuse_while_frozen()
+            if self._has_left is not None:
+                raise InvalidArgument(
+                    "A sweep is trying its points, which cannot be confirmed: wait for its end"
+                )
             ended = self._owed or trials.confirm(self._trial, self._clock.now())
             if ended.restore or self._trial is None:
                 await self._end_trial(ended)
@@ -245,6 +258,10 @@ class ProfileKeeper:
         if self._drift.frozen:
             raise Busy("The machine is going to sleep: nothing is read or set until it is awake again")
 
+    @property
+    def _is_abandoned(self) -> bool:
+        return self._has_left is not None and self._has_left()
+
     async def _judge_record(self) -> None:
         """A profile that may have brought the machine down is distrusted, also when the disk does not take that."""
         record = self._memory.record
@@ -258,7 +275,7 @@ class ProfileKeeper:
     async def _go_on(self) -> None:
         now = self._clock.now()
         if self._trial is not None:
-            ended = self._owed or trials.tick(self._trial, now)
+            ended = self._owed or (trials.abandoned() if self._is_abandoned else trials.tick(self._trial, now))
             if ended is not None and now >= self._retry_at:
                 await self._end_trial(ended)
             if self._trial is not None:
@@ -339,7 +356,7 @@ class ProfileKeeper:
                 self._problems["trial"] = f"The state before the trial could not be set again yet: {problem}"
                 return None
         self._restores = 0
-        self._trial, self._owed, self._last_trial = None, None, ended
+        self._trial, self._has_left, self._owed, self._last_trial = None, None, None, ended
         self._problems.pop("trial", None)
         self._trial_applied = Applied((), Profile(), Profile())
         await self._memory.end_trial_quietly()

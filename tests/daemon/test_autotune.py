@@ -219,6 +219,9 @@ async def test_when_the_supervisor_is_killed_the_helper_takes_the_point_back(ben
     await asyncio.to_thread(bench.daemon.wait)
     assert bench.limit() == 150_000, "nobody could have taken it back yet"
     await bench.until_set(lambda limit: limit == BEFORE, "the state before, by the helper alone")
+    call = ("call", names.HELPER_NAME, names.HELPER_PATH, names.HELPER_NAME, "State")
+    told = (await bench.station.bus.busctl(*call)).json[0]
+    assert told[CARD]["last_trial"]["data"] == "abandoned", "not only when its time was up"
 
 
 async def test_when_the_supervisor_is_stopped_it_takes_the_point_back_first(bench: Bench) -> None:
