@@ -154,9 +154,7 @@ class ProfileKeeper:
         async with self._turn:
             self._refuse_while_frozen()
             if self._has_left is not None:
-                raise InvalidArgument(
-                    "A sweep is trying its points, which cannot be confirmed: wait for its end"
-                )
+                raise InvalidArgument("A sweep is trying its points, which cannot be confirmed: wait for its end")
             ended = self._owed or trials.confirm(self._trial, self._clock.now())
             if ended.restore or self._trial is None:
                 await self._end_trial(ended)
