@@ -11,7 +11,7 @@ from gpusupervisor.helper.asked import fan_setting_of, profile_of
 from gpusupervisor.helper.control import Changed, GpuEvent
 from gpusupervisor.helper.controllers import Controls
 from gpusupervisor.helper.departures import Departures
-from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftRepaired
+from gpusupervisor.helper.drift.keeper import OVER, DriftContested, DriftDetected, DriftEnded, DriftRepaired
 from gpusupervisor.helper.fans.report import Alert
 from gpusupervisor.helper.profile.document import MAX_FANS
 from gpusupervisor.helper.profile_state import TrialEnded
@@ -120,6 +120,8 @@ def signal_of(gpu: str, event: GpuEvent) -> tuple[str, list[object]]:
             return "DriftRepaired", [gpu, result.item, result_details([result])[0]]
         case DriftContested(verdict):
             return "DriftContested", [gpu, verdict.item, verdict_details(verdict)]
+        case DriftEnded(item, cause):
+            return "DriftEnded", [gpu, item, {"cause": Variant("s", cause), "detail": Variant("s", OVER[cause])}]
         case TrialEnded(ended, results):
             return "TrialEnded", [gpu, ended.end, ended.reason, result_details(results)]
         case Alert(cause, text):

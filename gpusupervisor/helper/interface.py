@@ -28,6 +28,7 @@ HELPER = Interface(
         signal("DriftDetected", "gpu:s item:s details:a{sv}"),
         signal("DriftRepaired", "gpu:s item:s details:a{sv}"),
         signal("DriftContested", "gpu:s item:s details:a{sv}"),
+        signal("DriftEnded", "gpu:s item:s details:a{sv}"),
         signal("TrialEnded", "gpu:s end:s reason:s results:aa{sv}"),
         signal("FanAlert", "gpu:s cause:s text:s"),
     ),

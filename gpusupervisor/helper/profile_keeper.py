@@ -193,6 +193,7 @@ class ProfileKeeper:
             await self._memory.keep(None)
             self._verdicts, self._start_at, self._probation_ends = (), None, None
             self._problems.clear()
+            self._forget_drift()
             return results
 
     async def check_drift(self) -> tuple[Verdict, ...]:
@@ -334,7 +335,11 @@ class ProfileKeeper:
         self._probation_ends = applied_at + PROBATION if on_probation else None
         self._start_at, self._verdicts = None, ()
         self._problems.clear()
-        self._drift.start_over(self._clock.now())
+        self._forget_drift()
+
+    def _forget_drift(self) -> None:
+        for event in self._drift.start_over(self._clock.now()):
+            self._emit(event)
 
     async def _end_trial(self, ended: Ended) -> tuple[ItemResult, ...] | None:
         """Restore what is to be restored and forget the trial; None when it failed: still owed."""

@@ -27,6 +27,7 @@ EVENTS = {
     "DriftDetected": "ssa{sv}",
     "DriftRepaired": "ssa{sv}",
     "DriftContested": "ssa{sv}",
+    "DriftEnded": "ssa{sv}",
     "TrialEnded": "sssaa{sv}",
     "FanAlert": "sss",
 }
