@@ -20,6 +20,11 @@ def text(value: str, limit: int = TEXT_LIMIT) -> str:
     return harmless(value, limit)
 
 
+def sentence(value: str) -> str:
+    """A text with the full stop that a whole sentence has; short reasons have none."""
+    return value if value.endswith((".", "!", "?")) or not value else f"{value}."
+
+
 def document(value: str) -> str:
     """Like `text`, for several lines: line ends and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in value[:DOCUMENT_LIMIT])

@@ -59,7 +59,7 @@ async def ask_helper(
 def _failure(reply: Message) -> SupervisorError:
     """The helper's error as ours."""
     name = reply.error_name or ""
-    text = harmless(str(reply.body[0]), LONGEST_TEXT) if reply.signature.startswith("s") else name
+    text = harmless(str(reply.body[0]), LONGEST_TEXT).rstrip(".") if reply.signature.startswith("s") else name
     if name in _ERRORS:
         return _ERRORS[name](text)
     if name.endswith(NOBODY_THERE):
