@@ -168,7 +168,7 @@ class FanController:
 
     def _look_and_act(self, hardware: GpuHardware, now: int) -> FanReport:
         known = hardware.capabilities()
-        temperatures, readings = hardware.temperatures(), hardware.fans()
+        temperatures, readings = hardware.temperatures(), self._read(hardware)
         self._count = known.fan_count
         if known.fans.support != "supported" and not self._hands.held:
             return self._unsupported(known.fans, temperatures, readings, now)
@@ -254,7 +254,12 @@ class FanController:
         trip = self._safety.trip
         if again and trip is not None and trip.cause == "contested" and not self._hands.held:
             return ()
-        return self._hands.give_back(hardware, hardware.fans() if not again else readings, now)
+        return self._hands.give_back(hardware, self._read(hardware) if not again else readings, now)
+
+    def _read(self, hardware: GpuHardware) -> tuple[FanReading, ...]:
+        """Every fan; those that we hold at least, though the driver cannot count them now."""
+        unread = (FanReading(index, None, None, None, "unknown") for index in sorted(self._hands.held))
+        return hardware.fans() or tuple(unread)
 
     def _alert_of_change(self) -> Alert:
         trip = self._safety.trip
