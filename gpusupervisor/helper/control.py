@@ -17,7 +17,7 @@ from gpusupervisor.helper.fans.controller import FanController
 from gpusupervisor.helper.fans.report import Alert, FanReport
 from gpusupervisor.helper.profile.access import NvmlAccess
 from gpusupervisor.helper.profile.card import CardError, present
-from gpusupervisor.helper.profile_keeper import ProfileKeeper
+from gpusupervisor.helper.profile_keeper import HasLeft, ProfileKeeper
 from gpusupervisor.helper.profile_state import ProfileEvent, ProfileState
 from gpusupervisor.helper.values import Capabilities, FanSetting, ItemResult, Profile, Sensors
 from gpusupervisor.journal.entry import write
@@ -221,9 +221,7 @@ class GpuControl:
         await self._ready()
         return self._noticing(await self._keeper.apply(profile))
 
-    async def try_(
-        self, profile: Profile, within: int, has_left: Callable[[], bool] | None = None
-    ) -> tuple[ItemResult, ...]:
+    async def try_(self, profile: Profile, within: int, has_left: HasLeft | None = None) -> tuple[ItemResult, ...]:
         """Set a profile until it is confirmed or the time is up. has_left: see `ProfileKeeper.try_`."""
         await self._ready()
         return self._noticing(await self._keeper.try_(profile, within, has_left))

@@ -32,6 +32,10 @@ MOST_RESTORES = 3
 """Attempts to set the state before a trial again when the card answers but does not take all of it."""
 
 
+HasLeft = Callable[[], bool]
+"""Tells whether whoever set a point of a sweep is gone."""
+
+
 class ProfileKeeper:
     """Of one GPU. Methods that a caller asks for raise SupervisorErrors only."""
 
@@ -56,8 +60,8 @@ class ProfileKeeper:
         self._drift = DriftKeeper(clock.now())
         self._trial: Trial | None = None
         self._trial_applied = Applied((), Profile(), Profile())
-        self._has_left: Callable[[], bool] | None = None
-        """Of a point of a sweep: tells whether whoever set it is gone."""
+        self._has_left: HasLeft | None = None
+        """Of a point of a sweep."""
         self._owed: Ended | None = None
         self._last_trial: Ended | None = None
         self._verdicts: tuple[Verdict, ...] = ()
@@ -124,9 +128,7 @@ class ProfileKeeper:
         async with self._changing():
             return await self._apply(profile)
 
-    async def try_(
-        self, profile: Profile, within: int, has_left: Callable[[], bool] | None = None
-    ) -> tuple[ItemResult, ...]:
+    async def try_(self, profile: Profile, within: int, has_left: HasLeft | None = None) -> tuple[ItemResult, ...]:
         """Set a profile, to be confirmed within so many microseconds, else the state before is set again.
 
         has_left: makes it a point of a sweep, which cannot be confirmed, and is taken back as soon as this is true.
@@ -160,17 +162,8 @@ class ProfileKeeper:
                 await self._end_trial(ended)
                 raise InvalidArgument(f"It is too late to confirm: {ended.reason}")
             applied, confirmed = self._trial_applied, self._trial
-            await self._memory.keep(
-                Record(
-                    confirmed.profile,
-                    applied.accepted,
-                    self._memory.known_after(applied),
-                    applied.results,
-                    self._boot_id,
-                    self._clock.realtime(confirmed.started),
-                    "probation",
-                )
-            )
+            started = self._clock.realtime(confirmed.started)
+            await self._memory.keep(self._memory.record_of(confirmed.profile, applied, started))
             self._in_force_since(confirmed.started)
             await self._end_trial(ended)
 
@@ -316,15 +309,7 @@ class ProfileKeeper:
         except CardError:  # nothing was set
             await self._memory.keep(before)
             raise
-        await self._memory.keep_quietly(
-            replace(
-                marked,
-                accepted=applied.accepted,
-                unreadable=self._memory.known_after(applied),
-                results=applied.results,
-                phase="probation",
-            )
-        )
+        await self._memory.keep_quietly(self._memory.record_of(profile, applied, marked.applied_at))
         self._in_force_since(now)
         return applied.results
 
