@@ -190,18 +190,25 @@ class ModelKeeper:
 
     async def make_room(self, request: Request) -> None:
         """See `Loader`."""
-        try:
-            async with asyncio.timeout(WAIT_FOR_PLAN):
-                await self._arbiter.wait_for_plan(request.gpu)
-        except TimeoutError:
-            raise Busy(f"{self._arbiter.running[request.gpu].id} is still being carried out on this GPU.") from None
-        plan = self._arbiter.plan(await self._world.look(""), request)
+        plan = self._arbiter.plan(await self._look_between_plans(request.gpu), request)
         if not plan.sufficient:
             raise Blocked(plan.summary)
         if plan.steps:
             result = await self._arbiter.carry_out(plan)
             if result.outcome != "satisfied":
                 raise shortcoming(result)
+
+    async def _look_between_plans(self, gpu: str) -> Situation:
+        """The situation at a moment at which no plan is carried out on a GPU. Raises Busy when there is none."""
+        try:
+            async with asyncio.timeout(WAIT_FOR_PLAN):
+                while True:
+                    await self._arbiter.wait_for_plan(gpu)
+                    situation = await self._world.look("")
+                    if gpu not in self._arbiter.running:  # one may have begun during the look
+                        return situation
+        except TimeoutError:
+            raise Busy("A plan is still being carried out on this GPU: try again when it has ended.") from None
 
     def keep_room(self, gpu: str, engine: str, size: int) -> None:
         """See `Loader`."""
