@@ -147,9 +147,7 @@ class Controls:
                 await asyncio.to_thread(self.given_away.give, gpu.identity)
             except OSError as error:
                 gpu.take_back()
-                raise SupervisorError(
-                    f"That it is given away cannot be noted ({error.strerror}), so it is not"
-                ) from error
+                raise SupervisorError(f"The GPU was not given away: {self._unrecorded(error)}") from error
         await self._close()  # its handle too; whoever needs the others opens it without that one
 
     async def attach(self, uuid: str) -> None:
@@ -160,8 +158,11 @@ class Controls:
         try:
             await asyncio.to_thread(self.given_away.take_back, uuid)
         except OSError as error:
-            raise SupervisorError(f"That it is taken back cannot be noted ({error.strerror}), so it is not") from error
+            raise SupervisorError(f"The GPU was not taken back: {self._unrecorded(error)}") from error
         gpu.take_back()
+
+    def _unrecorded(self, error: OSError) -> str:
+        return f"that cannot be recorded in {self._folders.runtime} ({error.strerror})"
 
     async def before_sleep(self) -> None:
         """The machine goes to sleep when this returns."""

@@ -60,7 +60,7 @@ class HardwareCalls:
         options: Mapping[str, Variant],
     ) -> list[object]:
         if fan >= MAX_FANS:
-            raise InvalidArgument(f"There is no fan {fan}")
+            raise InvalidArgument(f"There is no fan {fan}: fans are numbered from 0")
         setting = fan_setting_of(fan, mode, percent, points, options)
         async with self._controls.gpu(gpu) as control:
             await control.set_fan(fan, setting)

@@ -170,7 +170,7 @@ async def ask(bus: MessageBus, keys: Sequence[ProcessKey]) -> dict[ProcessKey, P
 def _complaint(answer: Message) -> Sight:
     """Why there is no answer, from the error that came in its place."""
     name = answer.error_name or ""
-    text = harmless(str(answer.body[0])) if answer.signature.startswith("s") else name
+    text = harmless(str(answer.body[0])).rstrip(".") if answer.signature.startswith("s") else name
     if name.endswith(NOBODY_THERE):
         return Sight("missing", text)
     return Sight("refused" if name.endswith("AccessDenied") else "failing", text or "it answered nonsense")

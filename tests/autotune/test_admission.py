@@ -107,7 +107,7 @@ def test_limits_span_what_the_hardware_allows() -> None:
     [
         (controls(replace(LIMIT, support="read-only", reason="fixed")), NotSupported, "cannot be set: fixed"),
         (controls(replace(LIMIT, support="unsupported", reason="a laptop")), NotSupported, "a laptop"),
-        (controls(replace(LIMIT, minimum=None)), NotSupported, "does not tell within which range"),
+        (controls(replace(LIMIT, minimum=None)), NotSupported, "does not report the range"),
         (controls(), NotSupported, "not told yet"),
         (controls(LIMIT, condition="given-away"), GpuUnavailable, "given away: Attach"),
         (controls(LIMIT, condition="asleep"), GpuUnavailable, "sleeps"),

@@ -275,7 +275,7 @@ async def test_what_cannot_be_swept_is_refused_with_the_reason(bench: Bench) -> 
     await refused(bench, "InvalidArgument", "steps is 0; allowed: 1 to 64", steps=("u", 0))
     await refused(bench, "InvalidArgument", "allowed: 0 to 99 percent", tolerance=("u", 100))
     await refused(bench, "InvalidArgument", "-1000 to 1000 MHz", clock_offsets=("ai", [2000]))
-    await refused(bench, "InvalidArgument", "'speed' of type s is none; allowed: model", speed=("s", "fast"))
+    await refused(bench, "InvalidArgument", "no 'speed' of type s; allowed: model", speed=("s", "fast"))
     observer = bench.observer
     await observer.ask(GPU, PROFILE, "Try", "st", json.dumps({"persistence": True}), 60_000_000)
     await refused(bench, "Busy", "A profile is on trial")

@@ -131,7 +131,7 @@ class FanController:
         self._count = known.fan_count
         absent = [index for index in wanted if not 0 <= index < known.fan_count]
         if absent:
-            raise InvalidArgument(f"GPU {self.uuid} has no fan {absent[0]}: it has {known.fan_count}, from 0 on")
+            raise InvalidArgument(f"GPU {self.uuid} has no fan {absent[0]}: it has {known.fan_count}, numbered from 0")
         self._want(wanted)
 
     def _want(self, settings: dict[int, FanSetting]) -> None:
