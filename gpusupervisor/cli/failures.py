@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, CommandFailed
 
@@ -19,8 +19,7 @@ _NOT_ANSWERING = (
 """Beginnings of error names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The machine whose service is meant."""
 
     host: str = ""

@@ -105,6 +105,9 @@ def test_a_name_is_a_tenants_id_that_is_not_taken() -> None:
         ("vllm", [], {"HF_HOME": "/data/hf"}, "/data/hf/hub"),
         ("comfyui", ["python", "main.py", "--base-directory", "/data/c"], {}, "/data/c/models"),
         ("comfyui", ["python", "main.py", "--base-directory"], {}, ""),
+        ("comfyui", ["python", "main.py", "--base-directory", "/data/c", "--models-directory", "/m"], {}, "/m"),
+        ("tabbyapi", ["python", "main.py"], {"TABBY_MODEL_MODEL_DIR": "/srv/exl"}, "/srv/exl"),
+        ("invokeai", ["invokeai-web", "--root", "/srv/i"], {"INVOKEAI_MODELS_DIR": "/m"}, "/m"),
         ("lm-studio", ["x", "--model", "/a/b"], {}, ""),
     ],
 )  # fmt: skip
