@@ -7,14 +7,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
-from types import ModuleType
 
 from gpusupervisor import __version__
 from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.registry import COMMON, Command, add_to
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe_lines, text_encoding
+from gpusupervisor.cli.text import NEAREST, safe_lines, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
@@ -74,15 +73,6 @@ async def _run(options: argparse.Namespace) -> int:
         return await command.handler(Session(options, client)) or exits.DONE
 
 
-def _asyncio() -> ModuleType:
-    """Imported once the command line is understood, and without TLS: that takes 5 ms, and no command needs it."""
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # how Python is told that there is none
-    import asyncio
-
-    del sys.modules["ssl"]
-    return asyncio
-
-
 def main() -> None:
     """Entry point."""
     gc.set_threshold(100_000)  # what is imported stays: looking through it took a tenth of the start,
@@ -94,10 +84,12 @@ def main() -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=text_encoding(), errors="replace")
+            stream.reconfigure(encoding=text_encoding(), errors=NEAREST)
     try:
         options = parse(sys.argv[1:])
-        code = _asyncio().run(_run(options))
+        import asyncio  # once the command line is understood
+
+        code = asyncio.run(_run(options))
         sys.stdout.flush()
     except CommandFailed as failure:
         if str(failure):

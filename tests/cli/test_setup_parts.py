@@ -123,10 +123,19 @@ def test_an_engine_that_does_not_answer_is_hinted_at_with_what_is_known() -> Non
     advice = advise(findings([silent], units=(unit,)))
     assert advice.proposals == ()
     assert advice.hints == (
-        "ollama is asked at http://127.0.0.1:11434: nothing listens there (its processes listen on 1, 2; its address"
-        " may be set in /etc/default/ollama). Where it really is goes into [endpoint]: gpusupervisorctl edit ollama",
+        "ollama cannot be reached at http://127.0.0.1:11434: nothing listens there (its processes listen on 1, 2; its"
+        " address may be set in /etc/default/ollama)."
+        " If it is elsewhere, set url in [endpoint] with: gpusupervisorctl edit ollama",
     )
     assert advise(findings([tenant()], units=(unit,))).hints == ()
+
+
+@pytest.mark.parametrize(("reachable", "proposed"), [(True, 0), (False, 1)])
+def test_an_address_at_which_the_engine_was_found_is_not_proposed(reachable: bool, proposed: int) -> None:
+    url = "http://127.0.0.1:11500"
+    unit = Unit("ollama.service", True, "active", "ollama", url)
+    found = findings([tenant(endpoint=url, reachable=reachable)], units=(unit,))
+    assert len(advise(found).proposals) == proposed
 
 
 def test_a_stopped_unit_is_named_and_nothing_is_proposed_for_it() -> None:
