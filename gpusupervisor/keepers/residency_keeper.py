@@ -32,8 +32,8 @@ LOOK = 5.0
 """Seconds between two looks at whether something is due."""
 STALE_AFTER = 600 * MICROSECONDS
 """What is known of an engine that runs is asked anew after so long."""
-FRESH = 10 * MICROSECONDS
-"""What is so young is good enough for a plan."""
+FRESH = 60 * MICROSECONDS
+"""What is so young is good enough for a plan, which anybody may ask for."""
 EVERYTHING = 2**63
 """Bytes of one part of a warm-up without a limit: all that the time allows."""
 PARTS_PER_SECOND = 10
