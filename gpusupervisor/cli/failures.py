@@ -5,7 +5,6 @@ import sys
 from typing import NamedTuple
 
 from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, CommandFailed
-from gpusupervisor.cli.text import sentence
 
 BUS_LOST = "The connection to the system bus is lost."
 
@@ -66,12 +65,10 @@ def failure(name: str, text: str, place: Place) -> CommandFailed:
     if name == "org.freedesktop.systemd1.NoSuchUnit":
         return _not_running(place, "It is installed, but not enabled.")
     if name.startswith(_NOT_ANSWERING):
-        return _not_running(place, sentence(text) if text else "")
+        return _not_running(place, text)
     if name == f"{_FREEDESKTOP}InteractiveAuthorizationRequired":
-        return CommandFailed("\n".join((sentence(text), *_how_to_authorize(place))), NOT_ALLOWED)
-    return CommandFailed(
-        sentence(text) if text else name, NOT_ALLOWED if name == f"{_FREEDESKTOP}AccessDenied" else FAILED
-    )
+        return CommandFailed("\n".join((text, *_how_to_authorize(place))), NOT_ALLOWED)
+    return CommandFailed(text or name, NOT_ALLOWED if name == f"{_FREEDESKTOP}AccessDenied" else FAILED)
 
 
 def _not_running(place: Place, why: str) -> CommandFailed:

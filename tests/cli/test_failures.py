@@ -37,9 +37,9 @@ def test_another_machines_commands_are_run_there() -> None:
 
 def test_a_refusal_is_told_in_the_services_own_words() -> None:
     told = failure("org.gpusupervisor1.Error.Busy", "a plan is being carried out", HERE)
-    assert (str(told), told.exit_code) == ("a plan is being carried out.", FAILED)
+    assert (str(told), told.exit_code) == ("a plan is being carried out", FAILED)
     told = failure(f"{BUS}AccessDenied", "polkit says no", HERE)
-    assert (str(told), told.exit_code) == ("polkit says no.", NOT_ALLOWED)
+    assert (str(told), told.exit_code) == ("polkit says no", NOT_ALLOWED)
     assert str(failure("org.example.Odd", "", HERE)) == "org.example.Odd"
 
 
@@ -47,7 +47,7 @@ def test_who_cannot_be_asked_for_a_password_is_told_what_to_do(monkeypatch: pyte
     name = f"{BUS}InteractiveAuthorizationRequired"
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     on_terminal = str(failure(name, "a password is needed", HERE))
-    assert on_terminal.startswith("a password is needed.\n")
+    assert on_terminal.startswith("a password is needed\n")
     assert "sudo" in on_terminal
     assert "pkttyagent --process" in on_terminal
     remote = failure(name, "a password is needed", THERE)

@@ -38,6 +38,8 @@ def told(event: Shape) -> str:
         case "job":
             job = " ".join(safe(details[key]) for key in ("id", "job", "state") if key in details)
             return _with(f"job {job}", details["detail"])
+        case "drift" if details["state"] == "ended":
+            return _with(f"the drift of {safe(details.get('id', '?'))} is over", details["detail"])
         case "health" | "drift" | "fans":
             summary = details.get("summary") or details["detail"]
             return _with(f"{safe(details.get('id', '?'))} is {safe(details['state'])}", summary)

@@ -7,7 +7,12 @@ from gpusupervisor.cli.screens.common import STRONG, duration, size, table, text
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.text import brief
 
-_HEADS = {True: "Everything that was tried works.", False: "Not everything works.", None: ""}
+_HEADS = {
+    "passed": "Everything that was tried works.",
+    "partial": "Everything that was tried works, but some of it only in part.",
+    "failed": "Not everything works.",
+    "broken-off": "The drill was broken off.",
+}
 
 
 def screen(drill: Shape) -> list[RenderableType]:
@@ -15,7 +20,7 @@ def screen(drill: Shape) -> list[RenderableType]:
     rows = [_row(each) for each in drill["steps"]]
     header = ("STEP", "TARGET", "EXPECTED", "MEASURED", "TIME", "VERDICT", "DETAIL")
     shown: list[RenderableType] = [table(header, rows, right=(2, 3, 4), names=1)] if rows else []
-    head = _HEADS[drill["passed"]]
+    head = _HEADS.get(drill["outcome"], "")
     return [*shown, "", Text(head, STRONG)] if head else shown or [Text("No application holds memory.")]
 
 
