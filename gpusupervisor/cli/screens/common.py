@@ -157,6 +157,7 @@ def _folded(cell: Text, console: Console, width: int) -> list[Text]:
     lines = list(held.wrap(console, width, overflow="fold"))
     for line in lines:
         line.plain = line.plain.replace(_HELD, " ")
+        line.rstrip()
     return lines
 
 
