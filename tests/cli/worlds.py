@@ -90,7 +90,7 @@ DARK = Who("llama-server", "unknown", "it does not answer at http://127.0.0.1:80
 SICK = (
     Check("driver", "ok", "driver 580.95.05 answers"),
     Check("api-llama-server", "degraded", "the API of llama-server does not answer: connection refused",
-          "it counts as unknown, so it is never asked for its memory", "see why it does not run with systemctl status llama-server"),
+          "it counts as unknown, so it is never asked for its memory", "see systemctl status llama-server"),
     Check("helper", "failed", "gpusupervisor-helper does not start: it was killed by SIGSEGV",
           "fans, profiles and models in RAM are out of reach", "see why with journalctl --unit gpusupervisor-helper"),
     Check("drift", "skipped", "no profile is set"),
@@ -232,7 +232,7 @@ def worlds() -> dict[str, State]:
         "missing", "libnvidia-ml.so.1 is not found", "nothing can be supervised", "install the driver"
     )
     dead = (Check("driver", "failed", "the NVIDIA driver is not there: libnvidia-ml.so.1 is not found",
-                  "no GPU can be seen, so nothing is supervised", "install it with apt install nvidia-driver"),)  # fmt: skip
+                  "no GPU can be seen, so nothing is supervised", "install nvidia-driver"),)  # fmt: skip
     busy = machine([card()], [OLLAMA, COMFYUI, DESKTOP, DARK], [stranger("train.py", 4242, GIB)], SICK)
     kept = (Reservation(uuid(0), "comfyui", 2 * GIB, NOW + 60_000_000),)
     controls = make_controls().gpus.values()
