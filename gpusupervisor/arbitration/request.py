@@ -14,8 +14,6 @@ from gpusupervisor.errors import (
 )
 from gpusupervisor.foreign_text import harmless, unknown_name
 
-"""Tenants named in an error."""
-
 
 def interpret(situation: Situation, gpu: str, tenant: str, size: int) -> Request:
     """A request for room. The situation has at least one GPU.
