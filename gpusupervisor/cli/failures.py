@@ -20,7 +20,7 @@ _NOT_ANSWERING = (
 
 
 _MASKED = ("org.freedesktop.systemd1.UnitMasked", f"{_FREEDESKTOP}FileExists")
-"""The second: systemd 257 of a unit that is enabled too."""
+"""The second is for a unit that was enabled before it was masked."""
 
 
 @dataclass(frozen=True, slots=True)
