@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -42,7 +41,7 @@ from gpusupervisor.journal.messages.service import (
 )
 from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
 from gpusupervisor.keepers.autotuner import Autotuner
-from gpusupervisor.keepers.load_books import speeds_of
+from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.notify import Notifier
 from gpusupervisor.observatory import Observatory
@@ -149,7 +148,7 @@ class Daemon:
         processes = ProcessReader(privileged=hidden)
         observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
-        residency = ResidencyKeeper(self._clock, speeds=partial(speeds_of, telemetry.facts))
+        residency = ResidencyKeeper(self._clock, ModelFacts(telemetry))
         return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:

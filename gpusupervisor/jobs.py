@@ -128,6 +128,10 @@ class Jobs:
         except KeyError:
             raise InvalidArgument(f"There is no job {number}, or it ended long ago") from None
 
+    def running_of(self, kind: str) -> tuple[Job, ...]:
+        """Those of a kind that have not ended, the oldest first."""
+        return tuple(job for job in self._jobs.values() if job.kind == kind and job.state == "running")
+
     def running(self, number: int) -> Job:
         """One that has not ended; raises InvalidArgument when it has, or is unknown."""
         job = self.get(number)

@@ -36,6 +36,7 @@ from gpusupervisor.keepers.autotuner import Autotuner
 from gpusupervisor.keepers.chronicle import Chronicle
 from gpusupervisor.keepers.least_held import LeastHeld
 from gpusupervisor.keepers.load_books import LoadBooks
+from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.model_keeper import ModelKeeper
 from gpusupervisor.keepers.pace import Pace
 from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
@@ -95,7 +96,6 @@ class Supervisor:
         self._controls = controls
         self._self_check = SelfCheck(clock, tasks.create_task, look_around)
         self._checks: tuple[Check, ...] = ()
-        self._residency = residency or ResidencyKeeper(clock)
         self._autotuner = autotuner
         self._observatory = observatory
         self._clock = clock
@@ -105,6 +105,7 @@ class Supervisor:
         self._announce = announce
         self._chronicle = Chronicle()
         self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
+        self._residency = residency or ResidencyKeeper(clock, ModelFacts(self._telemetry))
         self._arbiter = Arbiter(
             self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
         )

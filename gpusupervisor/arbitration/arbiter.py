@@ -14,12 +14,11 @@ from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, Plan
 from gpusupervisor.arbitration.execute import Execution, Unfinished, World, late_return
 from gpusupervisor.arbitration.history import History
 from gpusupervisor.arbitration.learned import LearnedFacts
-from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, make_plan, make_release
+from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, make_plan, make_release, releasable
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy
-from gpusupervisor.quantities import format_bytes
 
 LATE_WINDOW = 600 * MICROSECONDS
 """How long memory of an unfinished step is still credited to it."""
@@ -178,7 +177,7 @@ class Arbiter:
         if not plan.fits:
             return "It can never fit on this GPU"
         if not plan.steps:
-            return f"Only {format_bytes(plan.reclaimable)} can be asked for. {in_the_way(plan.blockers)}"
+            return f"Nobody is asked: {releasable(plan.reclaimable)}. {in_the_way(plan.blockers)}"
         asked = ", ".join(step.tenant for step in plan.steps)
         if not automatic:
             return f"Observe-only: {plan.id} would ask {asked}"

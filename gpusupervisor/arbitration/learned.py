@@ -1,16 +1,18 @@
-"""What was learned of tenants and stays true over a restart: floors, needs, their models' needs, load speeds.
+"""What was learned of tenants and stays true over a restart: floors, needs, load speeds, their models' needs and use.
 
 Values in, values out: who stores them is told of each change.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from gpusupervisor.quantities import format_bytes
 
-FactKind = Literal["floor", "need", "model-need", "load-cold", "load-warm"]
-"""floor, need, model-need: bytes. load-cold, load-warm: bytes per second, from disk and from RAM."""
+FactKind = Literal["floor", "need", "model-need", "model-use", "load-cold", "load-warm"]
+"""floor, need, model-need: bytes. model-use: how often it was seen to be loaded; learned when it was loaded last.
+load-cold, load-warm: bytes per second, from disk and from RAM."""
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
 FactKey = tuple[FactKind, str, str, str]
@@ -67,20 +69,30 @@ class LearnedFacts:
         self._realtime = realtime
         self._keep = keep
         self._facts: dict[str, dict[FactKey, Fact]] = {}
+        self._revisions: Counter[FactKind] = Counter()
+
+    def revision(self, kind: FactKind) -> int:
+        """Another number whenever a fact of a kind has been learned, recalled or forgotten since."""
+        return self._revisions[kind]
 
     def recall(self, facts: Iterable[Fact]) -> None:
         """Take over what was stored; what was learned meanwhile is newer and stands.
 
-        But a need only grows while a tenant works, so that the beginning of its work says nothing against a larger one.
+        But a need only grows while a tenant works, so that the beginning of its work says nothing against a larger one,
+        and uses are counted on.
         """
         for fact in facts:
+            self._revisions[fact.kind] += 1
             known = self._facts.setdefault(fact.tenant, {}).setdefault(fact.key, fact)
             if fact.kind == "need" and known.value < fact.value:
                 self.learn(fact)
+            elif fact.kind == "model-use" and known is not fact:
+                self.learn(replace(known, value=known.value + fact.value))
 
     def learn(self, fact: Fact) -> None:
         """Take over a fact in place of what was known."""
         self._facts.setdefault(fact.tenant, {})[fact.key] = fact
+        self._revisions[fact.kind] += 1
         self._keep(fact)
 
     def learn_floor(self, tenant: str, gpu: str, left: int, source: str, now: int) -> None:
@@ -106,13 +118,22 @@ class LearnedFacts:
         """Every fact, in a steady order."""
         return tuple(fact for _, facts in sorted(self._facts.items()) for _, fact in sorted(facts.items()))
 
+    def of_kind(self, kind: FactKind, tenant: str) -> tuple[Fact, ...]:
+        """Every fact of one kind about a tenant, the one learned first before the others."""
+        facts = (fact for fact in self._facts.get(tenant, {}).values() if fact.kind == kind)
+        return tuple(sorted(facts, key=lambda fact: fact.learned_at))
+
     def forget(self, tenant: str, kind: FactKind | None) -> tuple[Fact, ...]:
         """Forget one kind of facts of a tenant, or all of them; returns what was forgotten."""
-        facts = self._facts.get(tenant, {})
-        gone = tuple(fact for fact in facts.values() if kind in (None, fact.kind))
+        gone = tuple(fact for fact in self._facts.get(tenant, {}).values() if kind in (None, fact.kind))
         for fact in gone:
-            del facts[fact.key]
+            self.drop(fact)
         return gone
+
+    def drop(self, fact: Fact) -> None:
+        """Forget one fact."""
+        del self._facts[fact.tenant][fact.key]
+        self._revisions[fact.kind] += 1
 
 
 def floor_source(freed: int, plan: str) -> str:

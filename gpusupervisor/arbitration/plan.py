@@ -219,8 +219,13 @@ def _summary(
     if sufficient:
         return f"{missing} are missing {whom}on {gpu.name}: ask {asked}."
     names = f" {in_the_way(blockers)}."
-    start = f"{missing} are missing {whom}on {gpu.name} and only {format_bytes(reclaimable)} can be asked for."
+    start = f"{missing} are missing {whom}on {gpu.name}, and {releasable(reclaimable)}."
     return f"{start} Ask {asked} all the same: less helps.{names}" if steps else f"{start} Nothing is done.{names}"
+
+
+def releasable(size: int) -> str:
+    """How much whoever may be asked could release, in words."""
+    return f"only {format_bytes(size)} can be released" if size else "nothing can be released"
 
 
 def in_the_way(blockers: Sequence[Blocker]) -> str:
@@ -229,4 +234,4 @@ def in_the_way(blockers: Sequence[Blocker]) -> str:
         f"{b.holder} ({'size unknown' if b.held is None else format_bytes(b.held)}, {b.reason})"
         for b in blockers[:NAMED]
     )
-    return f"In the way: {named}" if named else "Nobody known holds the rest"
+    return f"In the way: {named}" if named else "It is not known who holds the rest"

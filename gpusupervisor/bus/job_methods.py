@@ -13,7 +13,7 @@ from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.published import variants
 from gpusupervisor.bus.views import Realtime
 from gpusupervisor.bus.wire import text
-from gpusupervisor.jobs import Jobs, Work
+from gpusupervisor.jobs import Job, Jobs, Work
 
 
 class JobMethods:
@@ -35,8 +35,19 @@ class JobMethods:
 
         target: what it works on, for people to read. Raises SupervisorError, or AccessDenied when the caller has left.
         """
-        owner = await known_user(self._bus, call.sender)
+        return self.start_for(await self.owner(call), kind, target, work)
+
+    async def owner(self, call: Call) -> int:
+        """The uid of a caller; raises AccessDenied when it has left."""
+        return await known_user(self._bus, call.sender)
+
+    def start_for(self, owner: int, kind: str, target: str, work: Work) -> str:
+        """Start a job on behalf of a user at once, with nothing awaited meanwhile. Raises SupervisorError."""
         return names.job_path(self._jobs.start(kind, work, target, owner).id)
+
+    def running_of(self, kind: str) -> tuple[Job, ...]:
+        """The jobs of a kind that run."""
+        return self._jobs.running_of(kind)
 
     def jobs(self) -> Handlers:
         """Of the collection of jobs."""

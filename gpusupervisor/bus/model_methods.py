@@ -12,10 +12,14 @@ from gpusupervisor.bus.model_views import model_list, unload_details
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.wire import text
 from gpusupervisor.clock import UNKNOWN
-from gpusupervisor.errors import InvalidArgument, NoSuchEngine
+from gpusupervisor.errors import Busy, InvalidArgument, NoSuchEngine
 from gpusupervisor.foreign_text import unknown_name
+from gpusupervisor.jobs import Job
+from gpusupervisor.models.model import find_model
 from gpusupervisor.state import Controller, State
 
+LOAD = "load-model"
+"""The kind of the job."""
 NAME_LIMIT = 512
 """Characters of a model's name, which may be a path."""
 
@@ -57,8 +61,28 @@ class ModelMethods:
         _check_name("model", model)
         needs = _needs(options)
         async with self._admission.authorized(call, names.ACTION_LOAD_MODEL, tenant=engine, model=model):
+            owner = await self._jobs.owner(call)
+            # Nothing is awaited from here on: of two calls at the same time the second one finds the first one's job.
+            target = f"{engine} {self._full_name(engine, model)}"
+            if (running := self._running_load(engine)) is not None:
+                if running.target == target:
+                    return [names.job_path(running.id)]
+                raise Busy(
+                    f"{engine} is loading {text(running.target.removeprefix(f'{engine} '), NAME_LIMIT)} "
+                    f"(job {running.id}): wait until that has ended, or cancel it."
+                )
             work = self._controller.load_work(engine, model, needs)
-            return [await self._jobs.start(call, "load-model", f"{engine} {model}", work)]
+            return [self._jobs.start_for(owner, LOAD, target, work)]
+
+    def _running_load(self, engine: str) -> Job | None:
+        running = self._jobs.running_of(LOAD)
+        return next((job for job in running if job.target.startswith(f"{engine} ")), None)
+
+    def _full_name(self, engine: str, model: str) -> str:
+        """The name of a model as its engine lists it; as it was given where none is listed so."""
+        status = self._state().engines.get(engine)
+        listed = find_model(status.models, model) if status else None
+        return listed.name if listed else model
 
     async def _unload(self, engine: str, call: Call, model: str) -> list[object]:
         _check_name("model", model)

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dbus_fast import BusType, Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
@@ -26,8 +25,7 @@ Objects = dict[str, dict[str, dict[str, Any]]]
 """Path to interface to properties."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(NamedTuple):
     """A signal of the service, or the bus's NameOwnerChanged when the service comes or goes."""
 
     path: str

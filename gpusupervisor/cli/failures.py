@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, WRONG_USE, CommandFailed
 
@@ -18,13 +18,11 @@ _NOT_ANSWERING = (
 )
 """Beginnings of error names."""
 
-
 _MASKED = ("org.freedesktop.systemd1.UnitMasked", f"{_FREEDESKTOP}FileExists")
 """The second is for a unit that was enabled before it was masked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The machine whose service is meant."""
 
     host: str = ""

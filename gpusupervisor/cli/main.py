@@ -1,6 +1,7 @@
 """`gpusupervisorctl`: finds the command, connects where it needs that, and ends with the exit code."""
 
 import argparse
+import atexit
 import gc
 import os
 import sys
@@ -51,6 +52,8 @@ def first_word(arguments: Sequence[str]) -> int | None:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of a run. Only the module of the command that is asked for is imported, where it is one."""
     given = list(arguments)
+    if given[:1] == ["--version"]:
+        return parser(()).parse_args(given)
     position = first_word(given)
     if position is None and not _SHOWING.intersection(given):
         given.append(DEFAULT)
@@ -72,18 +75,19 @@ async def _run(options: argparse.Namespace) -> int:
 
 def main() -> None:
     """Entry point."""
+    gc.set_threshold(100_000)  # what is imported stays: looking through it took a tenth of the start,
+    atexit.register(gc.freeze)  # and at the interpreter's end as much again
     if sys.argv[1:2] == ["complete"]:  # what shells call, and no person
         from gpusupervisor.cli.completion import answer
 
         answer.main(sys.argv[2:])
         return
-    gc.set_threshold(100_000)  # a tenth of the start was spent on collecting what the imports make, which all stays
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=text_encoding(), errors="replace")
     try:
         options = parse(sys.argv[1:])
-        import asyncio  # after the command line is understood: its help needs none of it
+        import asyncio  # once the command line is understood
 
         code = asyncio.run(_run(options))
         sys.stdout.flush()

@@ -2,8 +2,7 @@
 
 import argparse
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from gpusupervisor.cli.session import Session
@@ -13,15 +12,14 @@ Completes = Literal["", "tenant", "gpu", "engine", "model", "job", "check", "fil
 Handler = Callable[["Session"], Awaitable[int | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument of a command."""
 
     names: tuple[str, ...]
     """A positional's name, or the spellings of an option."""
     help: str
-    completes: Completes = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    completes: Completes
+    settings: Mapping[str, Any]
     """More of what argparse's add_argument takes."""
 
 
@@ -42,8 +40,7 @@ def typed(parse: Callable[[str], int]) -> Callable[[str], int]:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One command, or one action of a command."""
 
     name: str

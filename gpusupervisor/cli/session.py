@@ -1,7 +1,6 @@
 """What a handler is given: the options, the connection, and the ways out."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +69,8 @@ class Session:
 
     def emit(self, shape: object, *, line: bool = False) -> None:
         """Print a shape as JSON, indented, or on one line for a stream of them."""
+        import json
+
         print(json.dumps(shape, indent=None if line else 2, ensure_ascii=not is_utf8(sys.stdout.encoding)), flush=line)
 
     @contextmanager

@@ -5,9 +5,9 @@ clock; what is not known is null. Texts are as the service gives them. Keys may 
 meaning.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 Shape = dict[str, Any]
@@ -21,6 +21,7 @@ _BY_NAME = {"TenantHoldings", "Holdings"}
 """Properties whose keys are names, and stay as they are."""
 
 
+@lru_cache(maxsize=1024)
 def snake(name: str) -> str:
     """ActivitySince -> activity_since, zero-rpm-below -> zero_rpm_below."""
     return _HUMP.sub("_", name).lower().replace("-", "_")
@@ -118,6 +119,8 @@ def _of_gpus(objects: Mapping[str, Interfaces], interface: str) -> list[Shape]:
 
 def _document(text: str) -> object:
     """A profile as the service stores it; the text itself should it ever not be JSON."""
+    import json  # most commands need it for nothing
+
     try:
         return json.loads(text) if text else None
     except ValueError:

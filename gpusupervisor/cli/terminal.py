@@ -1,8 +1,7 @@
 """Where output goes, as rich has it: colours, width, and whether more than ASCII can be shown."""
 
 import os
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 from rich.console import Console
 
@@ -12,8 +11,7 @@ UNBOUNDED = 10_000
 """Columns where nobody looks at the width: nothing is cut or folded for a pipe or a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Canvas:
+class Canvas(NamedTuple):
     """What a screen has to know of where it is drawn."""
 
     width: int

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.engine_http import BadAnswer, EngineHttp, Header, HttpError
@@ -19,25 +20,27 @@ LONGEST_VALUE = 256
 async def ask(table: Table, endpoint: str, http: EngineHttp, headers: Sequence[Header] = ()) -> ApiFacts | None:
     """What the engine tells; None when none of the questions was answered in a usable way."""
     answers = await asyncio.gather(*(_answer(call, endpoint, http, headers) for call in table.calls))
-    if all(answer is None for answer in answers):
+    if all(answer is None for _, answer in answers):
         return None
     by_name = {known.name: known for known in table.settings}
     version = ""
     told: dict[str, Given] = {}
-    for call, answer in zip(table.calls, answers, strict=True):
+    for call, answer in answers:
         if answer is not None:
             version = version or _version(call, answer)
             told |= dict(_told(call, answer, by_name))
     return ApiFacts(version, told)
 
 
-async def _answer(call: Call, endpoint: str, http: EngineHttp, headers: Sequence[Header]) -> object:
-    """The JSON of a 2xx answer; None for anything else."""
+async def _answer(call: Call, endpoint: str, http: EngineHttp, headers: Sequence[Header]) -> tuple[Call, object]:
+    """The question as it was answered, and the JSON of a 2xx answer; None for anything else."""
     try:
         answer = await http.get(endpoint, call.path, timeout=TIMEOUT, headers=headers)
-        return answer.json() if answer.ok else None
+        if call.older and answer.status == 404:
+            return await _answer(replace(call, path=call.older, older=""), endpoint, http, headers)
+        return call, answer.json() if answer.ok else None
     except HttpError:
-        return None
+        return call, None
 
 
 def _version(call: Call, answer: object) -> str:

@@ -82,17 +82,18 @@ def by_unit(table: Table, unit: Unit) -> Configured:
 
 
 def _given(table: Table, arguments: Sequence[str], environment: Mapping[str, Given], source: str) -> dict[str, Given]:
-    """Flags beat the variable with more flags, which beats single variables."""
+    """Flags beat single variables, and the variable with more flags comes after those of the command line."""
     found: dict[str, Given] = {}
     for known in table.settings:
         candidates = (environment[name] for name in known.variables if name in environment)
         value = next((each for each in candidates if known.is_set(each.value)), None)
         if value is not None:
             found[known.name] = value
+    found |= {name: Given(value, source) for name, value in given_on(table, arguments).items()}
     more = environment.get(table.arguments_variable)
     if more is not None:
         found |= {name: Given(value, more.source) for name, value in given_on(table, words(more.value)).items()}
-    return found | {name: Given(value, source) for name, value in given_on(table, arguments).items()}
+    return found
 
 
 def expanded(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ class Call:
     path: str
     version: str = ""
     """JMESPath to the version in the answer."""
+    older: str = ""
+    """What the same question was called before; asked where the path is not there."""
     tells: Sequence[tuple[str, str]] = ()
     """(name of a setting, JMESPath to its value) each; a value that is null or of another shape tells nothing."""
 

@@ -36,7 +36,7 @@ class LeastHeld:
             await asyncio.sleep(EVERY)
 
     async def refresh(self, situation: Situation | None) -> None:
-        """Ask about whoever holds something; without a store nothing is known."""
+        """Ask about whoever holds something; what was known stays where no answer comes."""
         since = self._clock.realtime(self._clock.now()) - LATELY
         known = {}
         for tenant in situation.tenants.values() if situation else ():
@@ -44,7 +44,7 @@ class LeastHeld:
                 try:
                     least = await self._telemetry.least_held(tenant.id, gpu, since)
                 except SupervisorError:
-                    continue
+                    least = self.of(tenant.id, gpu)
                 if least is not None:
                     known[tenant.id, gpu] = least
         self._known = known

@@ -2,35 +2,24 @@
 
 from typing import Literal
 
-from gpusupervisor.arbitration.learned import FactKind, LearnedFacts
-from gpusupervisor.foreign_text import harmless
+from gpusupervisor.arbitration.learned import FactKind
+from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
 from gpusupervisor.models.load import LoadResult
-from gpusupervisor.models.load_speed import COLD, WARM, LoadSpeeds, MeasuredLoad, SpeedKind, measured_speed
+from gpusupervisor.models.load_speed import COLD, WARM, MeasuredLoad, SpeedKind, measured_speed
 from gpusupervisor.models.residency import ModelResidency, find
 from gpusupervisor.telemetry.records import Load
 from gpusupervisor.telemetry.service import Telemetry
 
 _FACTS: dict[SpeedKind, FactKind] = {"cold": "load-cold", "warm": "load-warm"}
-_NAME = 256
-"""Characters of a model's name that are kept."""
 
 
-def speeds_of(facts: LearnedFacts, engine: str) -> LoadSpeeds:
-    """How fast an engine was seen to load, in an earlier life of the service too."""
-    cold, warm = (facts.get(kind, engine) for kind in ("load-cold", "load-warm"))
-    return LoadSpeeds(
-        tuple(each.value for each in cold.evidence) if cold else (),
-        tuple(each.value for each in warm.evidence) if warm else (),
-    )
-
-
-class LoadBooks:
+class LoadBooks(ModelFacts):
     """What loads teach, kept by telemetry; and the residency, which a load makes old."""
 
     def __init__(self, residency: ResidencyKeeper, telemetry: Telemetry) -> None:
+        super().__init__(telemetry)
         self._residency = residency
-        self._telemetry = telemetry
 
     async def before(self, engine: str, model: str) -> ModelResidency | None:
         """What is in RAM of a model's files right before it is loaded; None when nobody knows which they are."""
@@ -45,18 +34,19 @@ class LoadBooks:
         source: Literal["cold", "warm", "unknown"] = "unknown"
         if cached is not None and size:
             load = MeasuredLoad(size, min(cached, size), result.duration)
-            taught = measured_speed(speeds_of(self._telemetry.facts, result.engine), load)
+            taught = measured_speed(self.speeds(result.engine), load)
             if taught is not None:
                 self._telemetry.learn_speed(result.engine, _FACTS[taught[0]], taught[1])
             percent = load.cached * 100 // size
             source = "warm" if percent >= WARM else "cold" if percent <= COLD else "unknown"
         self._telemetry.note_load(Load(result.engine, result.gpu, result.model, size, result.duration, source))
 
-    def measured(self, engine: str, model: str, size: int) -> None:
-        """A whole load took so many bytes of VRAM."""
-        self._telemetry.learn_model_need(engine, harmless(model, _NAME), size)
+    def size(self, engine: str, model: str) -> int | None:
+        """See `Evidence`."""
+        residency = self._residency.residencies.get(engine)
+        files = find(residency, model) if residency else None
+        return files.size if files else None
 
-    def need(self, engine: str, model: str) -> int | None:
-        """What the last whole load took, in an earlier life of the service too; None when none was measured."""
-        fact = self._telemetry.facts.get("model-need", engine, model=harmless(model, _NAME))
-        return fact.value if fact else None
+    def revision(self) -> object:
+        """See `Evidence`."""
+        return self._telemetry.facts.revision("model-need"), self._residency.residencies

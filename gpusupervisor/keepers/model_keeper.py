@@ -31,9 +31,10 @@ from gpusupervisor.jobs import Report, Work
 from gpusupervisor.models.catalogue import EngineFacts, EngineModels, ModelCatalogue
 from gpusupervisor.models.fit import Least, Manners, nothing_watched
 from gpusupervisor.models.fit_book import CardFit, FitBook
+from gpusupervisor.models.growth import GrowthWatch
 from gpusupervisor.models.load import Load, LoadResult, require_ready, room_for
 from gpusupervisor.models.model import Model
-from gpusupervisor.models.needs import Needs
+from gpusupervisor.models.needs import Evidence, Needs
 from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.spill import to_reload
 from gpusupervisor.models.unload import UnloadResult, unload
@@ -53,8 +54,8 @@ _LOG = logging.getLogger(__name__)
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
-class Books(Protocol):
-    """Who is told of measured loads."""
+class Books(Evidence, Protocol):
+    """Who is told of measured loads, and knows what they have taught."""
 
     async def before(self, engine: str, model: str) -> ModelResidency | None:
         """What is in RAM of a model's files right before it is loaded."""
@@ -62,11 +63,8 @@ class Books(Protocol):
     def note(self, result: LoadResult, files: ModelResidency | None) -> None:
         """A load was measured. files: as they were before it."""
 
-    def measured(self, engine: str, model: str, size: int) -> None:
+    def measured(self, engine: str, model: Model, size: int) -> None:
         """A whole load took so many bytes of VRAM."""
-
-    def need(self, engine: str, model: str) -> int | None:
-        """What the last whole load took; None when none was measured."""
 
 
 class ModelKeeper:
@@ -88,7 +86,8 @@ class ModelKeeper:
         self._arbiter = arbiter
         self._spawn = spawn
         self._books = books
-        self._catalogue = ModelCatalogue(http, clock, Needs(books.need))
+        self._catalogue = ModelCatalogue(http, clock, Needs(books))
+        self._growth = GrowthWatch()
         self._fits = FitBook(least)
         self._engines: Mapping[str, EngineStatus] = {}
         self._situation: Situation | None = None
@@ -108,6 +107,7 @@ class ModelKeeper:
         known = {engine: self._catalogue.of(engine) for engine in engines}
         self._fits.update(situation, {engine: (each, self._manners(engine)) for engine, each in known.items()})
         self._engines, self._situation = engines, situation
+        self._learn_from_growth(known, situation)
         return {engine: self._dressed(status, known[engine]) for engine, status in engines.items()}
 
     @property
@@ -142,22 +142,26 @@ class ModelKeeper:
             model = replace(model, needs=needs)
         if self._situation is None:
             raise GpuUnavailable("The driver has not answered yet: try again in a second.")
+        if used_by := self._arbiter.used_by(engine):  # of this moment, not of the last tick
+            raise Busy(f"{engine} is in use: {used_by}.")
         manners = self._manners(engine)
         if not self._is_settling(engine):
             require_ready(self._situation, engine, manners)
-        if used_by := self._arbiter.used_by(engine):  # of this moment, not of the last tick
-            raise Busy(f"{engine} is in use: {used_by}.")
         room_for(self._situation, engine, model, manners)
 
         async def work(report: Report) -> LoadResult:
             with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
                 await self._settle(engine)
+                wanted = model
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
-                    report(1, "unloads it first: part of it is in system memory")
+                    report(1, "unloading it first, for part of it is in system memory")
                     await unload(engine, model, self, self._clock)
+                    wanted = replace(model, state="not-loaded", held=None, spilled=False)
                 files = await self._books.before(engine, model.name)
-                result = await Load(engine, model, manners, self, self._clock).run(report)
-                self._loaded_at[engine] = self._clock.now()
+                try:
+                    result = await Load(engine, wanted, manners, self, self._clock).run(report)
+                finally:
+                    self._loaded_at[engine] = self._clock.now()
             if result.taken:  # else it was loaded already, and that it went fast teaches nothing
                 self._books.note(result, files)
             await self._catalogue.look(engine)  # with what was learned of its need
@@ -192,10 +196,13 @@ class ModelKeeper:
         """See `Loader`."""
         try:
             async with asyncio.timeout(WAIT_FOR_PLAN):
-                await self._arbiter.wait_for_plan(request.gpu)
+                situation = await self._world.look("")
+                while request.gpu in self._arbiter.running:  # another one may begin while we look
+                    await self._arbiter.wait_for_plan(request.gpu)
+                    situation = await self._world.look("")
         except TimeoutError:
-            raise Busy(f"{self._arbiter.running[request.gpu].id} is still being carried out on this GPU.") from None
-        plan = self._arbiter.plan(await self._world.look(""), request)
+            raise Busy("Other plans are still being carried out on this GPU: try again when they have ended.") from None
+        plan = self._arbiter.plan(situation, request)
         if not plan.sufficient:
             raise Blocked(plan.summary)
         if plan.steps:
@@ -220,11 +227,20 @@ class ModelKeeper:
         """See `Loader`."""
         return await self._catalogue.api(engine).unload(self._catalogue.door(engine), model)
 
-    def measured(self, engine: str, model: str, size: int) -> None:
+    def measured(self, engine: str, model: Model, size: int) -> None:
         """See `Loader`."""
         self._books.measured(engine, model, size)
 
     # Details
+
+    def _learn_from_growth(self, known: Mapping[str, EngineModels], situation: Situation) -> None:
+        """What engines load by themselves is a measurement too."""
+        self._growth.keep_only(known.keys())
+        for engine, each in known.items():
+            held, free = _held_and_free(engine, situation)
+            growth = self._growth.observe(engine, each.models, held, free, situation.now)
+            if growth is not None:
+                self._books.measured(engine, growth.model, growth.size)
 
     def _is_settling(self, engine: str) -> bool:
         ended = self._loaded_at.get(engine)
@@ -283,6 +299,18 @@ class ModelKeeper:
             _LOG.warning("%s: a model that spilled was not unloaded: %s", engine, error)
 
 
+def _held_and_free(engine: str, situation: Situation) -> tuple[int | None, int]:
+    """Bytes that an engine holds, and the least free on a GPU that it uses; None where that is not known for sure, or
+    where something of ours has it load or unload."""
+    tenant = situation.tenants.get(engine)
+    if tenant is None or tenant.used_by or tenant.releasing or tenant.remote or tenant.unknown_on or tenant.orphan_on:
+        return None, 0
+    gpus = [situation.gpus.get(uuid) for uuid in tenant.holdings]
+    if any(gpu is None or gpu.attribution_problem for gpu in gpus):
+        return None, 0
+    return sum(tenant.holdings.values()), min((gpu.free for gpu in gpus if gpu is not None), default=0)
+
+
 def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
     presence, activity = seen.census.tenants.get(status.id), seen.activities.get(status.id)
     holdings = presence.holdings if presence else {}
@@ -291,4 +319,5 @@ def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
         # Where no VRAM is held, none moves when a model comes or goes: what the probe says must do.
         signs = (activity.need, activity.pinned, "" if holdings else activity.reason)
     headers = presence.headers if presence else ()
-    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers)
+    off = frozenset(setting.name for setting in status.settings if setting.value == "false")
+    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers, off)

@@ -17,8 +17,9 @@ from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.jobs import Report, Work
+from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.memory import Memory, read_memory
-from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds
+from gpusupervisor.models.load_speed import LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
 from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
@@ -36,8 +37,8 @@ FRESH = 10 * MICROSECONDS
 EVERYTHING = 2**63
 """Bytes of one part of a warm-up without a limit: all that the time allows."""
 PARTS_PER_SECOND = 10
-REMEMBERED = 1000
-"""Models of which it is known when they were used."""
+LATELY = 30 * 86_400 * MICROSECONDS
+"""A use that is longer ago counts no more."""
 NOT_STAYED = 90
 """Percent that must be in RAM after a warm-up, or it has not helped."""
 
@@ -58,20 +59,13 @@ class _Shown:
 class ResidencyKeeper:
     """Of all tenants that say where their models are."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        memory: Callable[[], Memory | None] = read_memory,
-        speeds: Callable[[str], LoadSpeeds] = lambda _tenant: NOTHING_LEARNED,
-    ) -> None:
-        """memory: may block. speeds: what was learned of a tenant's loads."""
+    def __init__(self, clock: Clock, facts: ModelFacts, memory: Callable[[], Memory | None] = read_memory) -> None:
+        """memory: may block."""
         self._clock = clock
+        self._facts = facts
         self._memory = memory
-        self._speeds = speeds
         self.residencies: Mapping[str, Residency] = {}
         """By tenant; replaced and never changed."""
-        self.usage: dict[tuple[str, str], Usage] = {}
-        """By tenant and model, as the engine's API names it."""
         self._described: frozenset[str] = frozenset()
         self._running: frozenset[str] = frozenset()
         self._stale: set[str] = set()
@@ -207,7 +201,7 @@ class ResidencyKeeper:
         return new | old | (self._stale & self._described)
 
     def _engine(self, status: EngineStatus) -> EngineStatus:
-        residency, speeds = self.residencies.get(status.id), self._speeds(status.id)
+        residency, speeds = self.residencies.get(status.id), self._facts.speeds(status.id)
         shown = self._shown.get(status.id)
         same = shown is not None and shown.residency is residency and shown.speeds == speeds
         if shown and same and (shown.before is status.models or shown.before == status.models):
@@ -218,22 +212,28 @@ class ResidencyKeeper:
         return replace(status, models=after)
 
     def _note_usage(self, status: EngineStatus) -> None:
-        loaded = frozenset(model.name for model in status.models if model.state in ("loaded", "loading"))
         before = self._loaded.get(status.id, frozenset())
-        now = self._clock.now()
-        for name in loaded | before:
-            known = self.usage.get((status.id, name), Usage(now, 0))
-            self.usage[status.id, name] = Usage(now, known.times + (name not in before))
-        while len(self.usage) > REMEMBERED:
-            del self.usage[min(self.usage, key=lambda key: self.usage[key].last_used)]
+        loaded = frozenset(
+            model.name
+            for model in status.models
+            if model.state in ("loaded", "loading") or (model.state == "unknown" and model.name in before)
+        )
+        for name in loaded ^ before:
+            self._facts.note_use(status.id, name, begins=name in loaded)
         self._loaded[status.id] = loaded
         if loaded - before:
             self.invalidate(status.id)
 
     def _usage_by_files(self, tenant: str, residency: Residency) -> dict[str, Usage]:
-        """The usage of a tenant's models by the names of their files."""
-        found = ((find(residency, name), use) for (of, name), use in self.usage.items() if of == tenant)
-        return {files.name: use for files, use in found if files is not None}
+        """How a tenant's models were used lately, by the names of their files."""
+        now, loaded = self._clock.realtime(self._clock.now()), self._loaded.get(tenant, frozenset())
+        found = {}
+        for name, known in self._facts.uses(tenant):
+            usage = replace(known, last_used=now) if name in loaded else known
+            files = find(residency, name)
+            if files is not None and now - usage.last_used < LATELY:
+                found[files.name] = usage
+        return found
 
     async def _ask(self, tenant: str, now: int) -> Residency:
         models, about = await self._call("Residency", "s", (tenant,), "aa{sv}a{sv}")

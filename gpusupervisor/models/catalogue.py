@@ -12,7 +12,7 @@ from gpusupervisor.engines.model_apis.api import ModelApi
 from gpusupervisor.engines.model_apis.door import Door
 from gpusupervisor.engines.model_apis.known import capabilities, model_api, shortcomings
 from gpusupervisor.engines.model_apis.listing import Ability, Listed, Listing
-from gpusupervisor.models.model import Model
+from gpusupervisor.models.model import Model, find_model
 from gpusupervisor.models.needs import Needs
 
 REFRESH = 300 * MICROSECONDS
@@ -43,6 +43,8 @@ class EngineFacts:
     """What changes when it loads or unloads though no VRAM moves; compared only."""
     headers: tuple[Header, ...] = ()
     """Its keys."""
+    off: frozenset[str] = frozenset()
+    """Its settings that are known to be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,7 @@ class EngineModels:
 
     def find(self, name: str) -> Model | None:
         """The model of that name; Ollama's ":latest" may be left out."""
-        wanted = (name, f"{name}:latest")
-        return next((model for model in self.models if model.name in wanted), None)
+        return find_model(self.models, name)
 
     def cannot(self, ability: Ability) -> str:
         """Why it cannot do something; empty when it can."""
@@ -78,7 +79,7 @@ class _Entry:
     """What was true of it when it was last looked at; None: it must be looked at."""
     due_at: int = 0
     soonest: int = 0
-    task: "asyncio.Task[EngineModels] | None" = None
+    task: "asyncio.Task[Listing] | None" = None
 
 
 class ModelCatalogue:
@@ -89,12 +90,15 @@ class ModelCatalogue:
         self._clock = clock
         self._needs = needs
         self._entries: dict[str, _Entry] = {}
-        self._leaving: set[asyncio.Task[EngineModels]] = set()
+        self._leaving: set[asyncio.Task[Listing]] = set()
+        self._revision: object = None
+        """Of the evidence that the needs in `known` rest on."""
 
     def follow(self, engines: Mapping[str, EngineFacts]) -> None:
         """Know of these engines and no others; look at those that are due."""
         for gone in self._entries.keys() - engines.keys():
             self._retire(self._entries.pop(gone))
+        self._renew_needs()
         now = self._clock.now()
         for engine, facts in engines.items():
             entry = self._entries.get(engine)
@@ -142,7 +146,7 @@ class ModelCatalogue:
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def _door(self, facts: EngineFacts) -> Door:
-        return Door(self._http, facts.endpoint, facts.headers)
+        return Door(self._http, facts.endpoint, facts.headers, facts.off)
 
     def _replaced(self, engine: str, facts: EngineFacts) -> _Entry:
         if engine in self._entries:
@@ -163,25 +167,26 @@ class ModelCatalogue:
         entry.looked_at, entry.soonest, entry.due_at = entry.facts, now + SOONEST, now + REFRESH
         door = self._door(entry.facts)
         entry.task = asyncio.create_task(self._look(engine, entry, door), name=f"models of {engine}")
-        entry.task.add_done_callback(lambda task: self._take(entry, task))
+        entry.task.add_done_callback(lambda task: self._take(engine, entry, task))
 
-    async def _look(self, engine: str, entry: _Entry, door: Door) -> EngineModels:
+    async def _look(self, engine: str, entry: _Entry, door: Door) -> Listing:
         outcome = (await asyncio.gather(entry.api.look(door), return_exceptions=True))[0]
         if isinstance(outcome, Exception):
             _LOG.error("the models of %s cannot be listed by a mistake of our own", engine, exc_info=outcome)
-            outcome = Listing((), ("which models there are is unknown by a mistake of gpusupervisor's own",))
-        elif isinstance(outcome, BaseException):
+            return Listing((), ("which models there are is unknown by a mistake of gpusupervisor's own",))
+        if isinstance(outcome, BaseException):
             raise outcome
-        models = tuple(self._model(engine, listed) for listed in outcome.models)
-        if not models and outcome.problems:
-            models = _unsure(entry.known.models)
-        return EngineModels(models, "; ".join(outcome.problems), *_abilities(entry.api, outcome))
+        return outcome
 
-    def _take(self, entry: _Entry, task: "asyncio.Task[EngineModels]") -> None:
+    def _take(self, engine: str, entry: _Entry, task: "asyncio.Task[Listing]") -> None:
         entry.task = None
         if task.cancelled() or not entry.facts.reachable:
             return
-        known = task.result()
+        listing = task.result()
+        models = tuple(self._model(engine, entry, listed) for listed in listing.models)
+        if not models and listing.problems:
+            models = _unsure(entry.known.models)
+        known = EngineModels(models, "; ".join(listing.problems), *_abilities(entry.api, listing))
         if known.problem:
             entry.due_at = min(entry.due_at, self._clock.now() + RETRY)
         if any(model.state == "loading" for model in known.models):
@@ -189,20 +194,40 @@ class ModelCatalogue:
         if known != entry.known:
             entry.known = known
 
-    def _model(self, engine: str, listed: Listed) -> Model:
-        needs, source = self._needs.of(engine, listed)
-        return Model(
+    def _model(self, engine: str, entry: _Entry, listed: Listed) -> Model:
+        self._needs.note(engine, listed.name, listed.wants)
+        model = Model(
             name=listed.name,
             state=listed.state,
             size=listed.size,
-            needs=needs,
-            needs_source=source,
             held=listed.held,
             spilled=listed.spilled,
             pinned=listed.pinned,
             remote=listed.remote,
             failed=listed.failed,
+            context=listed.context,
         )
+        return self._with_need(engine, entry, model)
+
+    def _renew_needs(self) -> None:
+        """What was learned or forgotten, and files that were found, show at once and not only after the next look."""
+        revision = self._needs.evidence.revision()
+        if revision == self._revision:
+            return
+        self._revision = revision
+        for engine, entry in self._entries.items():
+            models = tuple(self._with_need(engine, entry, model) for model in entry.known.models)
+            if models != entry.known.models:
+                entry.known = replace(entry.known, models=models)
+
+    def _with_need(self, engine: str, entry: _Entry, model: Model) -> Model:
+        if model.remote:
+            return model
+        size = model.size
+        if size is None and "load" not in entry.api.cannot:  # else room is never made for one model alone
+            size = self._needs.evidence.size(engine, model.name)
+        needs, source = self._needs.of(engine, model.name, size)
+        return replace(model, needs=needs, needs_source=source)
 
 
 def _abilities(api: ModelApi, listing: Listing) -> tuple[tuple[Ability, ...], tuple[str, ...]]:
@@ -212,7 +237,7 @@ def _abilities(api: ModelApi, listing: Listing) -> tuple[tuple[Ability, ...], tu
 def _moved(entry: _Entry) -> bool:
     """Whether something says that it may have loaded or unloaded since the last look."""
     before, now = entry.looked_at, entry.facts
-    if before is None or before.signs != now.signs:
+    if before is None or (before.signs, before.off) != (now.signs, now.off):
         return True
     gpus = before.holdings.keys() | now.holdings.keys()
     return any(abs(now.holdings.get(gpu, 0) - before.holdings.get(gpu, 0)) >= MOVE for gpu in gpus)
@@ -223,7 +248,7 @@ def _unsure(models: tuple[Model, ...]) -> tuple[Model, ...]:
     if all(model.state == "unknown" for model in models):
         return models
     return tuple(
-        model if model.remote else replace(model, state="unknown", held=None, spilled=False, pinned=False)
+        model if model.remote else replace(model, state="unknown", held=None, spilled=False, pinned=False, context=None)
         for model in models
     )
 

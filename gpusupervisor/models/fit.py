@@ -76,7 +76,7 @@ def ceiling_of(situation: Situation, uuid: str, least: Least = nothing_watched) 
     gpu = situation.gpus[uuid]
     limit = max(0, gpu.total - gpu.reserved - situation.reserve)
     taken = [Taken(f"{holder.name} (pid {holder.pid})", holder.used or 0) for holder in gpu.unmanaged]
-    taken.append(Taken("nobody that is known", gpu.unattributed))
+    taken.append(Taken("no known process", gpu.unattributed))
     for tenant in situation.tenants_on[uuid]:
         held = tenant.holdings.get(uuid, 0)
         watched = least(tenant.id, uuid)
@@ -109,7 +109,8 @@ def requests(situation: Situation, engine: str, gpu: str, model: Model, manners:
 def best_plan(situation: Situation, engine: str, gpu: str, model: Model, manners: Manners) -> ReleasePlan:
     """The first plan for which nobody need be asked; else the first that suffices; else the last."""
     plans = [make_plan(situation, request, "") for request in requests(situation, engine, gpu, model, manners)]
-    return min(plans, key=lambda plan: 0 if plan.sufficient and not plan.steps else 1 if plan.sufficient else 2)
+    sufficient = [plan for plan in plans if plan.sufficient]
+    return next((plan for plan in sufficient if not plan.steps), sufficient[0] if sufficient else plans[-1])
 
 
 def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ceilings: Iterable[Ceiling]) -> Fit:
@@ -122,7 +123,7 @@ def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ce
         return Fit("unknown", "nobody knows what it needs in VRAM")
     fits = [_fit_on(situation, engine, model, manners, ceiling) for ceiling in ceilings]
     nowhere = Fit("unknown", "no GPU can be read now")
-    return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere) if engine in situation.tenants else nowhere
+    return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere)
 
 
 def _fit_on(situation: Situation, engine: str, model: Model, manners: Manners, ceiling: Ceiling) -> Fit:
@@ -130,16 +131,23 @@ def _fit_on(situation: Situation, engine: str, model: Model, manners: Manners, c
     if needs > ceiling.limit:
         return Fit("never", too_large(needs, ceiling))
     if needs > ceiling.size:
-        offered = f"{ceiling.name} could offer it {format_bytes(ceiling.limit)}"
-        why = f"{offered}, but {_named(ceiling)} keep part of that for good"
-        return Fit("blocked", f"it needs {format_bytes(needs)}: {why}")
+        most = f"the {format_bytes(ceiling.limit)} that {ceiling.name} has for models"
+        why = f"it needs {format_bytes(needs)} of {most}, and part of that is held for good by {_named(ceiling)}"
+        return Fit("blocked", why)
     plan = best_plan(situation, engine, ceiling.gpu, model, manners)
     if plan.sufficient and not plan.steps:
         return Fit("now", f"there is room on {ceiling.name}")
     if plan.sufficient:
         return Fit("after-release", f"{', '.join(step.tenant for step in plan.steps)} would be asked on {ceiling.name}")
+    if not plan.fits:
+        return Fit("blocked", beside_its_own(engine, ceiling.name))
     blockers = ", ".join(f"{blocker.holder} ({blocker.reason})" for blocker in plan.blockers[:NAMED])
     return Fit("blocked", f"in the way on {ceiling.name}: {blockers}" if blockers else f"{ceiling.name} is taken")
+
+
+def beside_its_own(engine: str, card: str) -> str:
+    """Why a model that fits on a card cannot be loaded there now, when nobody but its own engine is in the way."""
+    return f"it does not fit on {card} beside what {engine} holds already: unload one of its models first"
 
 
 def too_large(needs: int, ceiling: Ceiling) -> str:

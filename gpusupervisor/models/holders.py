@@ -19,7 +19,7 @@ def holders_on(situation: Situation, uuid: str) -> str:
         (holder.used or 0, f"{holder.name} (pid {holder.pid}, {format_bytes(holder.used or 0)}, unmanaged)")
         for holder in gpu.unmanaged
     ]
-    found.append((gpu.unattributed, f"nobody that is known ({format_bytes(gpu.unattributed)})"))
+    found.append((gpu.unattributed, f"no known process ({format_bytes(gpu.unattributed)})"))
     named = [text for size, text in sorted(found, key=lambda each: (-each[0], each[1])) if size > 0][:NAMED]
     free = f"{format_bytes(gpu.free)} are free on {gpu.name}"
     return f"{free}; the rest is held by {', '.join(named)}." if named else f"{free}."

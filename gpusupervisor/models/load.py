@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpusupervisor.arbitration.eligibility import WORTHWHILE
 from gpusupervisor.arbitration.plan import Request
 from gpusupervisor.arbitration.situation import ReleasePlan, Situation
 from gpusupervisor.arbitration.verify import Measurement
@@ -14,7 +15,7 @@ from gpusupervisor.engines.model_apis.listing import Reply
 from gpusupervisor.errors import Blocked, Busy, GpuUnavailable, LoadFailed, SupervisorError, WontFit
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.models.catalogue import EngineModels
-from gpusupervisor.models.fit import Manners, best_plan, ceiling_of, too_large
+from gpusupervisor.models.fit import Manners, beside_its_own, best_plan, ceiling_of, too_large
 from gpusupervisor.models.holders import holders_on
 from gpusupervisor.models.model import Model
 from gpusupervisor.quantities import format_bytes
@@ -27,10 +28,14 @@ SETTLE = 5.0
 """Seconds within which a load that the engine calls done shows in its list."""
 PATIENCE = 900.0
 """Seconds that a load in the background may take."""
+SILENCE = 30.0
+"""Seconds for which an engine may tell nothing of a model that it loads in the background."""
 CLEANING_UP = 15.0
 """Seconds that the engine has to unload what a cancelled load had begun."""
 MORE = 4
 """After out-of-memory, room for a quarter more than the model was thought to need is made."""
+NEARLY_NOTHING = 512 << 20
+"""Bytes: with less free, a load that failed probably ran out of memory. A CUDA context alone takes so much."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +71,7 @@ class Loader(Protocol):
     async def unload(self, engine: str, model: str) -> Reply:
         """Ask the engine."""
 
-    def measured(self, engine: str, model: str, size: int) -> None:
+    def measured(self, engine: str, model: Model, size: int) -> None:
         """A whole load took so many bytes of VRAM."""
 
 
@@ -93,11 +98,47 @@ class LoadResult:
         return self.taken * MICROSECONDS // max(1, self.duration)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Attempt:
-    reply: Reply
-    grown: Mapping[str, int]
-    duration: int
+    """What was measured while the engine tried."""
+
+    gpu: str
+    needs: int | None
+    gives_way: bool
+    """What the engine held before may make room for the model."""
+    before: Mapping[str, Measurement]
+    started: int
+    grown: dict[str, int] = field(default_factory=dict)
+    least_free: int | None = None
+    """On the GPU."""
+    short: bool = False
+    """Next to nothing was free there at some time, or less than the model still needed."""
+    duration: int = 0
+    reply: Reply = field(default_factory=lambda: Reply("failed"))
+
+    def note(self, now: Mapping[str, Measurement]) -> None:
+        """One measurement."""
+        held = {gpu: now[gpu].holding or 0 for gpu in self.before if gpu in now}
+        self.grown = {gpu: max(0, size - (self.before[gpu].holding or 0)) for gpu, size in held.items()}
+        if self.gpu not in now:
+            return
+        free = now[self.gpu].free
+        self.least_free = free if self.least_free is None else min(free, self.least_free)
+        own = held if self.gives_way else self.grown
+        missing = (self.needs or 0) - sum(own.values())
+        self.short |= free < NEARLY_NOTHING or missing - free >= WORTHWHILE
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether it was out of memory: the engine says so, or says only that it failed, and memory was short."""
+        return self.reply.outcome == "out-of-memory" or (self.reply.outcome == "failed" and self.short)
+
+    @property
+    def failure(self) -> str:
+        """What the engine said, and what was measured where it said no more than that it failed; may be empty."""
+        if self.reply.outcome != "failed" or self.least_free is None:
+            return self.reply.detail
+        return f"{self.reply.detail or 'it did not say why'}, with {format_bytes(self.least_free)} of VRAM free"
 
 
 class Load:
@@ -122,13 +163,13 @@ class Load:
         try:
             await self._make_room(plan, report)
             attempt = await self._attempt(gpu, report)
-            retried = attempt.reply.outcome == "out-of-memory"
+            retried = attempt.ran_out
             if retried:
-                report(5, f"{self._engine} is out of memory: more room is made for one more try")
+                report(5, f"{self._out_of_memory(attempt)}: more room is made for one more try")
                 await self._make_more_room(gpu)
                 attempt = await self._attempt(gpu, report)
-            await self._judge(attempt, gpu)
-            return await self._result(attempt, gpu, retried=retried)
+            await self._judge(attempt, retried=retried)
+            return await self._result(attempt, retried=retried)
         finally:
             self._loader.keep_room(gpu, self._engine, 0)
 
@@ -136,7 +177,7 @@ class Load:
         if self._model.needs is None:
             return
         if plan.steps:
-            report(1, f"makes room: {', '.join(step.tenant for step in plan.steps)} will be asked")
+            report(1, f"making room: asking {', '.join(step.tenant for step in plan.steps)} to release memory")
             request = Request("make-room", plan.gpu, self._engine, plan.need, plan.rank)
             await self._loader.make_room(request)
         self._loader.keep_room(plan.gpu, self._engine, self._model.needs)
@@ -163,70 +204,72 @@ class Load:
 
     async def _attempt(self, gpu: str, report: Report) -> _Attempt:
         before = await self._loader.measure(self._engine)
-        started = self._clock.now()
+        gives_way = self._manners.replaces or self._manners.evicts
+        attempt = _Attempt(gpu, self._model.needs, gives_way, before, self._clock.now())
+        attempt.note(before)
         work = asyncio.ensure_future(self._ask())
-        grown: dict[str, int] = {}
         try:
             while not work.done():
                 await asyncio.wait({work}, timeout=POLL)
-                grown = await self._grown(before)
-                self._tell(gpu, grown, report)
-            reply = work.result()
-            duration = self._clock.now() - started
-            if reply.outcome == "done":
-                grown = await self._grown(before)
-            return _Attempt(reply, grown, duration)
+                attempt.note(await self._loader.measure(self._engine))
+                self._tell(attempt, report)
+            attempt.reply = work.result()
+            attempt.duration = self._clock.now() - attempt.started
+            if attempt.reply.outcome == "done":
+                attempt.note(await self._loader.measure(self._engine))
         except BaseException:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             await asyncio.shield(self._clean_up())
             raise
+        return attempt
 
     async def _ask(self) -> Reply:
         """The engine's answer, waited for to its end."""
         reply = await self._loader.load(self._engine, self._model.name)
         if reply.outcome == "started":
             return await self._follow()
-        if reply.outcome == "done":
-            await self._wait_until_listed()
+        if reply.outcome == "done" and not await self._is_listed_soon():
+            return Reply("failed", "it says that it is done, but does not list it as loaded")
         return reply
 
     async def _follow(self) -> Reply:
         """Wait for the end of a load that goes on in the background."""
         try:
             async with asyncio.timeout(PATIENCE):
-                loading = False
+                loading, told_at = False, self._clock.now()
                 while True:
-                    known = await self._loader.list_models(self._engine)
+                    known, now = await self._loader.list_models(self._engine), self._clock.now()
                     model = known.find(self._model.name)
-                    if model is not None and model.state == "loaded":
+                    state = model.state if model else "unknown"
+                    if state == "loaded":
                         return Reply("done")
-                    if model is not None and model.state == "not-loaded" and (loading or model.failed):
-                        return Reply("failed", model.failed or "it stopped loading without a word")
-                    loading |= model is not None and model.state == "loading"
+                    if model and state == "not-loaded" and (loading or model.failed):
+                        return Reply("failed", model.failed or "it stopped loading it and does not say why")
+                    if state != "unknown":
+                        told_at = now
+                    elif now - told_at >= SILENCE * MICROSECONDS:
+                        return Reply("failed", known.problem or "it does not list it any more")
+                    loading |= state == "loading"
                     await asyncio.sleep(LIST_EVERY)
         except TimeoutError:
             return Reply("failed", f"it has not loaded it within {PATIENCE:.0f} s")
 
-    async def _wait_until_listed(self) -> None:
+    async def _is_listed_soon(self) -> bool:
         """An engine's word is not proof, but its list names the model soon when it is true."""
         deadline = self._clock.now() + int(SETTLE * MICROSECONDS)
-        while self._clock.now() < deadline:
+        while True:
             known = await self._loader.list_models(self._engine)
             model = known.find(self._model.name)
             if known.cannot("resident") or (model is not None and model.state in ("loaded", "unknown")):
-                return
+                return True
+            if self._clock.now() >= deadline:
+                return model is None or model.state != "not-loaded"
             await asyncio.sleep(POLL)
 
-    async def _grown(self, before: Mapping[str, Measurement]) -> dict[str, int]:
-        now = await self._loader.measure(self._engine)
-        return {
-            gpu: max(0, (now[gpu].holding or 0) - (seen.holding or 0)) for gpu, seen in before.items() if gpu in now
-        }
-
-    def _tell(self, gpu: str, grown: Mapping[str, int], report: Report) -> None:
-        size, needs = sum(grown.values()), self._model.needs
-        self._loader.keep_room(gpu, self._engine, max(0, (needs or 0) - size))
+    def _tell(self, attempt: _Attempt, report: Report) -> None:
+        size, needs = sum(attempt.grown.values()), self._model.needs
+        self._loader.keep_room(attempt.gpu, self._engine, max(0, (needs or 0) - size))
         if needs:
             report(10 + min(85, 85 * size // needs), f"{format_bytes(size)} of about {format_bytes(needs)} are loaded")
         else:
@@ -245,28 +288,33 @@ class Load:
         except TimeoutError:
             return
 
-    async def _judge(self, attempt: _Attempt, gpu: str) -> None:
+    def _out_of_memory(self, attempt: _Attempt) -> str:
+        if attempt.reply.outcome == "out-of-memory":
+            return f"{self._engine} is out of memory"
+        return f"{self._engine} failed, probably for want of memory ({attempt.failure})"
+
+    async def _judge(self, attempt: _Attempt, *, retried: bool) -> None:
         """Raises when the model is not loaded."""
-        reply = attempt.reply
-        if reply.outcome == "done":
+        if attempt.reply.outcome == "done":
             return
         name = harmless(self._model.name, 60)
-        said = f": {reply.detail}" if reply.detail else ""
-        if reply.outcome != "out-of-memory":
-            raise LoadFailed(f"{self._engine} did not load {name}{said}.")
-        situation = await self._loader.look(self._engine)
-        raise Blocked(
-            f"{self._engine} was out of memory twice while loading {name}{said}. {holders_on(situation, gpu)}"
-        )
+        said = f": {attempt.failure}" if attempt.failure else ""
+        if not attempt.ran_out:
+            again = " at the second try" if retried else ""
+            raise LoadFailed(f"{self._engine} did not load {name}{again}{said}.")
+        holders = holders_on(await self._loader.look(self._engine), attempt.gpu)
+        if attempt.reply.outcome == "out-of-memory":
+            raise Blocked(f"{self._engine} was out of memory twice while loading {name}{said}. {holders}")
+        raise Blocked(f"{self._engine} failed twice to load {name}, probably for want of memory{said}. {holders}")
 
-    async def _result(self, attempt: _Attempt, gpu: str, *, retried: bool) -> LoadResult:
+    async def _result(self, attempt: _Attempt, *, retried: bool) -> LoadResult:
         known = await self._loader.list_models(self._engine)
         model = known.find(self._model.name)
         spilled = model is not None and model.spilled
         taken = sum(attempt.grown.values())
         if taken and not spilled and self._others == await self._loaded_beside():
-            self._loader.measured(self._engine, self._model.name, taken)
-        where = max(attempt.grown, key=lambda uuid: attempt.grown[uuid], default=gpu)
+            self._loader.measured(self._engine, model or self._model, taken)
+        where = max(attempt.grown, key=lambda uuid: attempt.grown[uuid], default=attempt.gpu)
         return LoadResult(self._engine, self._model.name, where, taken, attempt.duration, spilled, retried)
 
     async def _loaded_beside(self) -> frozenset[str]:
@@ -307,6 +355,9 @@ def room_for(situation: Situation, engine: str, model: Model, manners: Manners) 
     plans = [best_plan(situation, engine, uuid, wanted, manners) for uuid in possible]
     best = min(plans, key=lambda plan: (not plan.sufficient, -held.get(plan.gpu, 0), len(plan.steps), plan.shortfall))
     if not best.sufficient and model.needs is not None:
+        if not best.fits:
+            why = f"needs {format_bytes(model.needs)}; {beside_its_own(engine, situation.gpus[best.gpu].name)}"
+            raise Blocked(f"There is no room for {name}, which {why}.")
         raise Blocked(f"There is no room for {name}. {best.summary}")
     return best
 

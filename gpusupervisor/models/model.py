@@ -1,5 +1,6 @@
 """One model of one engine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpusupervisor.engines.model_apis.listing import ModelState
@@ -31,9 +32,17 @@ class Model:
     """It runs on another machine: it needs no VRAM here."""
     failed: str = ""
     """Why its last load failed, where the engine says so."""
+    context: int | None = None
+    """Tokens of context that it is loaded with."""
     cached: int | None = None
     """Of its files in RAM."""
     cached_problem: str = ""
     """Why that is not known, or not wholly."""
     load_estimate: LoadEstimate | None = None
     """How long a load would take now; None until loads were measured."""
+
+
+def find_model(models: Iterable[Model], name: str) -> Model | None:
+    """The model of that name; Ollama's ":latest" may be left out."""
+    wanted = (name, f"{name}:latest")
+    return next((model for model in models if model.name in wanted), None)

@@ -1,8 +1,6 @@
 """What a model needs in VRAM: measured at an earlier load, else reported by its engine, else estimated."""
 
-from collections.abc import Callable
-
-from gpusupervisor.engines.model_apis.listing import Listed
+from typing import Protocol
 
 CONTEXT_SHARE = 10
 """Percent of its files' size for its context: weights lie in VRAM as they lie in the files (GGUF and safetensors are
@@ -14,13 +12,34 @@ of one computation."""
 REMEMBERED = 4096
 """Models whose reported need is kept."""
 
-Learned = Callable[[str, str], int | None]
-"""What the last measured load of an engine's model took, in bytes: of the tenant's id and the model's name."""
+
+class Evidence(Protocol):
+    """What a need can be told from, beside what the engine says. engine: its tenant's id; model: its name there."""
+
+    def need(self, engine: str, model: str) -> int | None:
+        """What the last measured load took, in bytes; None when none was measured."""
+
+    def size(self, engine: str, model: str) -> int | None:
+        """Bytes of the model's files, where they were found; None when they were not."""
+
+    def revision(self) -> object:
+        """Another value whenever an answer may be another one."""
 
 
-def nothing_learned(_engine: str, _model: str) -> int | None:
-    """Nothing was ever measured."""
-    return None
+class NoEvidence:
+    """Nothing was ever measured, and no files are known."""
+
+    def need(self, _engine: str, _model: str) -> int | None:
+        """See `Evidence`."""
+        return None
+
+    def size(self, _engine: str, _model: str) -> int | None:
+        """See `Evidence`."""
+        return None
+
+    def revision(self) -> object:
+        """See `Evidence`."""
+        return None
 
 
 def estimate(size: int) -> int:
@@ -31,25 +50,24 @@ def estimate(size: int) -> int:
 class Needs:
     """Asks for what was measured; remembers what was reported, for as long as the service runs."""
 
-    def __init__(self, learned: Learned = nothing_learned) -> None:
-        self._learned = learned
+    def __init__(self, evidence: Evidence | None = None) -> None:
+        self.evidence = evidence or NoEvidence()
         self._reported: dict[tuple[str, str], int] = {}
 
-    def of(self, engine: str, model: Listed) -> tuple[int | None, str]:
-        """Bytes, and where that comes from; (None, "") when nobody knows. Notes what the engine reports now."""
-        if model.remote:
-            return None, ""
-        key = (engine, model.name)
-        if model.wants is not None and model.wants > 0:
-            _remember(self._reported, key, model.wants)
-        measured = self._learned(*key)
+    def note(self, engine: str, model: str, reported: int | None) -> None:
+        """What an engine says of one of its models now; None or 0: nothing."""
+        if reported:
+            _remember(self._reported, (engine, model), reported)
+
+    def of(self, engine: str, model: str, size: int | None) -> tuple[int | None, str]:
+        """Bytes, and where that comes from; (None, "") when nobody knows. size: of its files, as far as is known."""
+        measured = self.evidence.need(engine, model)
         if measured is not None:
             return measured, "measured"
-        if key in self._reported:
-            return self._reported[key], "reported"
-        if model.size:
-            return estimate(model.size), "estimated from its size"
-        return None, ""
+        reported = self._reported.get((engine, model))
+        if reported is not None:
+            return reported, "reported"
+        return (estimate(size), "estimated from its size") if size else (None, "")
 
 
 def _remember(book: dict[tuple[str, str], int], key: tuple[str, str], size: int) -> None:

@@ -54,10 +54,13 @@ class UnloadResult:
 
 
 async def unload(engine: str, model: Model, world: Unloader, clock: Clock) -> UnloadResult:
-    """Have an idle engine unload a model, and measure.
+    """Have an idle engine unload a model, and measure; one that is not loaded needs nothing.
 
     Raises Busy, NotReclaimable when nobody knows whether it works, ReleaseFailed when it did not.
     """
+    model = (await world.list_models(engine)).find(model.name) or model
+    if model.state == "not-loaded":
+        return UnloadResult(engine, model.name, 0, 0, "it was not loaded")
     _require_idle(engine, await world.look(engine))
     before, started = await world.measure(engine), clock.now()
     reply = await world.unload(engine, model.name)

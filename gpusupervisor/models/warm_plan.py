@@ -16,7 +16,7 @@ class Usage:
     """How a model was used."""
 
     last_used: int
-    """When it was last seen loaded: microseconds of the domain clock."""
+    """When it was last seen to be loaded or to go: realtime microseconds."""
     times: int = 1
     """How often it was seen to be loaded."""
 

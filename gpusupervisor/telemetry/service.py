@@ -44,6 +44,8 @@ FORGET_PATIENCE = 5.0
 """Seconds to wait for the disk."""
 LOADS = 8
 """Of the last so many loads the median speed counts, so that one odd load changes little."""
+MODELS = 256
+"""Of so many models of one tenant the need and the use are known."""
 NOWHERE = "there is no state directory (systemd's StateDirectory=), so nothing is stored"
 
 
@@ -150,9 +152,24 @@ class Telemetry:
         source = "its last load" if len(evidence) == 1 else f"the median of its last {len(evidence)} loads"
         self.facts.learn(Fact(kind, tenant, "", median, at, source, evidence=evidence))
 
-    def learn_model_need(self, tenant: str, model: str, size: int) -> None:
-        """A whole load of a model took so many bytes of VRAM."""
-        self.facts.learn(Fact("model-need", tenant, "", size, self._now(), "what its last load took", model=model))
+    def learn_model_need(self, tenant: str, model: str, size: int, context: int | None) -> None:
+        """A whole load of a model took so many bytes of VRAM, with so many tokens of context where that is known."""
+        source = "what its last load took" + (f", with {context} tokens of context" if context else "")
+        self._learn_of_model(Fact("model-need", tenant, "", size, self._now(), source, model=model))
+
+    def learn_model_use(self, tenant: str, model: str, *, begins: bool) -> None:
+        """A model is loaded from now on, or was until now."""
+        known = self.facts.get("model-use", tenant, model=model)
+        times = (known.value if known else 0) + begins
+        source = "how often its engine's list was seen to name it as loaded"
+        self._learn_of_model(Fact("model-use", tenant, "", times, self._now(), source, model=model))
+
+    def _learn_of_model(self, fact: Fact) -> None:
+        """Of a limited number of models; those of which nothing was learned for the longest time are forgotten."""
+        self.facts.learn(fact)
+        for old in self.facts.of_kind(fact.kind, fact.tenant)[:-MODELS]:
+            self.facts.drop(old)
+            self._erase(old)
 
     def _put(self, event: TelemetryEvent) -> None:
         if self._store is not None:
@@ -162,6 +179,10 @@ class Telemetry:
     def _keep(self, fact: Fact) -> None:
         if self._store is not None:
             self._unstored[fact.key] = self._store.put_fact(fact.key, fact)
+
+    def _erase(self, fact: Fact) -> "Future[None] | None":
+        self._unstored.pop(fact.key, None)
+        return self._store.put_fact(fact.key, None) if self._store is not None else None
 
     def _now(self) -> int:
         return self._clock.realtime(self._clock.now())
@@ -234,8 +255,8 @@ class Telemetry:
         gone = self.facts.forget(tenant, wanted)
         if wanted in (None, "need"):
             self._needs.forget(tenant)
-        if self._store is not None and gone:
-            await _patiently([self._store.put_fact(fact.key, None) for fact in gone])
+        if erased := [change for fact in gone if (change := self._erase(fact))]:
+            await _patiently(erased)
         return len(gone)
 
     def _asked(self) -> Reader:

@@ -87,6 +87,8 @@ class ProbeSpec:
     """http: a passive path asked first; when `asleep_when` is true of its answer, `get` is not sent."""
     asleep_when: str = ""
     """http: JMESPath over the answer of `first`; true means asleep, hence idle."""
+    sleep_flag: str = ""
+    """http: a process with this flag goes to sleep by itself unless it is asked `get`: then that is left out."""
     busy_when: str = ""
     """http: JMESPath; true = busy, false = idle, anything else (null too) = unknown."""
     worker_port_flag: str = ""

@@ -55,8 +55,8 @@ def _timeout(probe: TableReader) -> int:
 def _read_any(kind: str, probe: TableReader) -> ProbeSpec:
     """A probe of no known kind: its other keys cannot be judged."""
     for key in (
-        "get", "first", "asleep-when", "busy-when", "worker-port-flag", "busy-metrics", "idle-after", "threshold",
-        "timeout",
+        "get", "first", "asleep-when", "sleep-flag", "busy-when", "worker-port-flag", "busy-metrics", "idle-after",
+        "threshold", "timeout",
     ):  # fmt: skip
         probe.raw(key)
     return ProbeSpec(kind)
@@ -72,11 +72,14 @@ def _read_http(kind: str, probe: TableReader) -> ProbeSpec:
             probe.complain(key, f"is missing, e.g. {example}")
     if probe.has("first") != probe.has("asleep-when"):
         probe.complain("first", "first and asleep-when belong together: one of them is missing")
+    if probe.has("sleep-flag") and not probe.has("first"):
+        probe.complain("sleep-flag", "tells of nothing without first and asleep-when: they are missing")
     return ProbeSpec(
         kind,
         get=probe.text("get", complaint=path_complaint),
         first=probe.text("first", complaint=path_complaint),
         asleep_when=probe.text("asleep-when", complaint=expression_complaint),
+        sleep_flag=probe.text("sleep-flag", complaint=flag_complaint),
         busy_when=probe.text("busy-when", complaint=expression_complaint),
         worker_port_flag=probe.text("worker-port-flag", complaint=flag_complaint),
         timeout=_timeout(probe),

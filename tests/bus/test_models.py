@@ -1,5 +1,6 @@
 """Models on D-Bus: what is shown, what is asked of polkit, and jobs that load."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -106,6 +107,22 @@ async def test_by_name_on_the_collection(start: Starter, shared_bus: PrivateBus,
     assert result.json[0]["freed"]["data"] == 4 * GIB
     await shared_bus.call(names.ENGINES_PATH, "Engines", "LoadModel", "ss", "ollama", "b")
     assert [call[:3] for call in controller.calls] == [("unload_model", "ollama", "b"), ("load_work", "ollama", "b")]
+
+
+async def test_a_model_that_is_being_loaded_is_not_loaded_twice_and_another_one_waits(
+    start: Starter, shared_bus: PrivateBus, controller: FakeController
+) -> None:
+    service = await start()
+    service.publish(with_models(make_state()))
+    controller.gate.clear()
+    load = (names.ENGINES_PATH, "Engines", "LoadModel", "ss")
+    both = await asyncio.gather(*(shared_bus.call(*load, "ollama", "b") for _ in range(2)))
+    assert [made.json for made in both] == [[names.job_path(1)]] * 2
+    refused = await shared_bus.call(*load, "ollama", "llama3:8b")
+    assert "ollama is loading b (job 1)" in refused.errors
+    assert [call[0] for call in controller.calls] == ["load_work"]
+    assert (await shared_bus.call(*load, "comfyui", "b")).json == [names.job_path(2)], "another engine may"
+    controller.gate.set()
 
 
 async def test_a_refusal_is_told_before_there_is_a_job(

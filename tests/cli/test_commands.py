@@ -31,6 +31,15 @@ async def test_status_is_the_default(ctl: Run, service: BusService) -> None:
         assert part in shown.output
 
 
+async def test_status_imports_only_what_it_draws_with(bus: PrivateBus, service: BusService) -> None:
+    service.publish(make_state())
+    shown = await bus.run(COMMAND[0], "-X", "importtime", *COMMAND[1:], "status")
+    imported = {line.rpartition("|")[2].strip() for line in shown.errors.splitlines()}
+    assert {"asyncio", "dbus_fast", "rich.console"} <= imported
+    needless = {"json", "pathlib", "plotext", "sqlite3", "tempfile", "textual", "urllib.request"}
+    assert not needless & imported
+
+
 async def test_status_before_the_first_look_is_no_error(ctl: Run, service: BusService) -> None:
     shown = await ctl("status")
     assert shown.status == 0, shown.errors

@@ -11,7 +11,7 @@ from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.main import first_word, parse, parser
 from gpusupervisor.cli.registry import Argument, Command, Completes
 
-HEAVY = {"rich", "dbus_fast", "asyncio"}
+HEAVY = {"rich", "dbus_fast", "asyncio", "dataclasses", "inspect", "json", "pathlib", "subprocess"}
 
 
 def every() -> Iterator[Command]:
@@ -75,3 +75,14 @@ def test_to_read_the_command_line_nothing_is_imported_but_the_command() -> None:
 
 def test_all_declarations_together_import_nothing_heavy() -> None:
     assert not HEAVY & imported_by("from gpusupervisor.cli.commands import load_all\nload_all()")
+
+
+def test_a_tab_imports_nothing_heavy() -> None:
+    assert not HEAVY & imported_by("from gpusupervisor.cli.completion import answer\nanswer.main(['zsh', '--', ''])")
+
+
+def test_the_version_is_told_without_any_command() -> None:
+    code = "from gpusupervisor.cli.main import parse\ntry:\n    parse(['--version'])\nexcept SystemExit:\n    print()"
+    found = imported_by(code)
+    assert not HEAVY & found
+    assert not {name for name in found if name.startswith("gpusupervisor.cli.commands.")}

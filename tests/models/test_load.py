@@ -85,7 +85,7 @@ class World:
         self.holding = self.shrinks_to
         return self.replies.pop(0)
 
-    def measured(self, engine: str, name: str, size: int) -> None:
+    def measured(self, engine: str, learned: Model, size: int) -> None:
         self.learned = size
 
 
@@ -180,6 +180,81 @@ async def test_a_load_in_the_background_that_fails_is_told() -> None:
             await run(scene)
 
 
+EXITED = "its process ended with exit code 1"
+
+
+async def test_a_load_that_failed_with_too_little_free_was_probably_out_of_memory() -> None:
+    """llama.cpp's router tells only the exit code."""
+    scene = world(COMFYUI, free=4, replies=[Reply("started"), Reply("started")])
+    scene.listings, scene.failed, scene.grows_to = ["not-loaded"], EXITED, round(23.75 * GIB)
+    real, said = scene.load, []
+
+    async def second_succeeds(engine: str, name: str) -> Reply:
+        if "load m" in scene.done:
+            scene.listings, scene.grows_to = ["loaded"], 4 * GIB
+        return await real(engine, name)
+
+    scene.load = second_succeeds  # type: ignore[method-assign]
+    load = Load("ollama", model(), Manners(), scene, Clock())
+    result = await load.run(lambda progress, detail, result=None: said.append(detail))
+    assert scene.done == ["load m", "room for 5", "load m"]
+    assert result.retried
+    told = next(each for each in said if "probably" in each)
+    assert told == (
+        "ollama failed, probably for want of memory (its process ended with exit code 1, with 256.0 MiB of VRAM free): "
+        "more room is made for one more try"
+    )
+
+
+async def test_twice_probably_out_of_memory_names_the_holders() -> None:
+    scene = world(replace(COMFYUI, activity="busy", priority=50), free=4, replies=[Reply("started")] * 2)
+    scene.listings, scene.failed, scene.grows_to = ["not-loaded"], EXITED, round(23.75 * GIB)
+    with pytest.raises(Blocked) as failed:
+        await run(scene)
+    assert str(failed.value).startswith(
+        "ollama failed twice to load m, probably for want of memory: its process ended with exit code 1, "
+        "with 256.0 MiB of VRAM free. "
+    )
+    assert "comfyui (8.0 GiB, busy)" in str(failed.value)
+
+
+async def test_a_load_that_failed_with_enough_free_is_not_tried_again() -> None:
+    scene = world(replies=[Reply("started")], listings=["not-loaded"], failed=EXITED, grows_to=0)
+    with pytest.raises(LoadFailed) as failed:
+        await run(scene)
+    assert str(failed.value) == "ollama did not load m: its process ended with exit code 1, with 24.0 GiB of VRAM free."
+    assert scene.done == ["load m"]
+
+
+async def test_less_free_than_it_still_needs_is_too_little() -> None:
+    """Somebody was faster than the engine, after the room was found."""
+    scene = world(free=20, replies=[Reply("failed", "status 500")] * 2, holding=5 * GIB)
+    with pytest.raises(Blocked, match=r"probably for want of memory: status 500, with 19\.0 GiB of VRAM free"):
+        await run(scene, model(needs=20))
+
+
+async def test_what_the_engine_would_have_given_up_for_it_was_not_missing() -> None:
+    for manners, error in ((Manners(replaces=True), LoadFailed), (Manners(), Blocked)):
+        engine = tenant("ollama", 14, working_priority=50)
+        scene = World(situation(engine, free=10), replies=[Reply("failed", "bad file")] * 2, holding=14 * GIB)
+        scene.now = situation(engine, free=16 if error is Blocked else 10)
+        with pytest.raises(error):
+            await run(scene, model(needs=16), manners)
+
+
+async def test_a_load_in_the_background_whose_engine_falls_silent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "SILENCE", 0.05)
+    scene = world(replies=[Reply("started")], listings=["not-loaded", "loading", "unknown"])
+    with pytest.raises(LoadFailed, match="it does not list it any more"):
+        await run(scene)
+
+
+async def test_what_the_engine_does_not_list_is_not_loaded() -> None:
+    scene = world(listings=["not-loaded"], grows_to=0)
+    with pytest.raises(LoadFailed, match="it says that it is done, but does not list it as loaded"):
+        await run(scene)
+
+
 async def test_a_cancelled_load_is_unloaded_again_if_the_engine_can() -> None:
     for cannot, undone in (((), ["unload m"]), (("unload: never",), [])):
         scene = world(hang=True, cannot=cannot)
@@ -232,7 +307,7 @@ async def test_one_that_replaces_what_it_has_must_be_known_to_be_idle() -> None:
 
 
 def loaded(**more: Any) -> World:
-    return world(holding=4 * GIB, listings=["not-loaded"], **more)
+    return world(holding=4 * GIB, listings=["loaded", "not-loaded"], **more)
 
 
 HELD = model(state="loaded", held=4 * GIB)
@@ -256,13 +331,19 @@ async def test_an_unload_whose_model_stays_listed_failed() -> None:
         await unload("ollama", HELD, scene, Clock())
 
 
+async def test_one_that_is_not_loaded_needs_no_unload() -> None:
+    scene = world(listings=["not-loaded"])
+    assert (await unload("ollama", HELD, scene, Clock())).detail == "it was not loaded"
+    assert scene.done == []
+
+
 async def test_a_refused_unload_says_why() -> None:
     with pytest.raises(ReleaseFailed, match="it is in use"):
         await unload("ollama", HELD, loaded(replies=[Reply("refused", "it is in use")]), Clock())
 
 
 async def test_a_model_that_held_no_vram_is_unloaded_all_the_same() -> None:
-    scene = world(holding=0, listings=["not-loaded"])
+    scene = world(holding=0, listings=["loaded", "not-loaded"])
     result = await unload("ollama", model(state="loaded", held=0), scene, Clock())
     assert result.freed == 0
     assert "held no VRAM" in result.detail

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
-from gpusupervisor.clock import UNKNOWN
+from gpusupervisor.clock import UNKNOWN, Clock
 from gpusupervisor.controls import Controls, GpuControls
 from gpusupervisor.errors import Busy, InvalidArgument, NotSupported, SupervisorError
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.jobs import Job
 from gpusupervisor.state import Check
-from gpusupervisor.telemetry import reader
+from gpusupervisor.telemetry import reader, service
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.database import Database
 from gpusupervisor.telemetry.reader import Reader
@@ -43,8 +43,19 @@ class StillClock:
         return START + instant
 
 
-async def begun(folder: Path | None) -> Telemetry:
-    telemetry = Telemetry(folder, PLENTY, StillClock())
+class MovingClock(StillClock):
+    """It is later each time that somebody looks."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> int:
+        self.time += 1
+        return self.time
+
+
+async def begun(folder: Path | None, clock: Clock | None = None) -> Telemetry:
+    telemetry = Telemetry(folder, PLENTY, clock or StillClock())
     telemetry.start()
     async with asyncio.timeout(PATIENCE):
         await telemetry.recalled.wait()
@@ -163,6 +174,31 @@ async def test_what_was_learned_is_kept_and_can_be_forgotten(telemetry: Telemetr
     third = await begun(tmp_path)
     assert third.learned() == ()
     await third.close()
+
+
+async def test_of_many_models_those_seen_last_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MODELS", 2)
+    telemetry = await begun(tmp_path, MovingClock())
+    for name in ("a", "b", "a", "c"):
+        telemetry.learn_model_need("ollama", name, GIB, 4096)
+        telemetry.learn_model_use("ollama", name, begins=True)
+    telemetry.learn_model_need("other", "b", GIB, None)
+    told = [(fact.tenant, fact.kind, fact.model, fact.value) for fact in telemetry.learned()]
+    kept = [
+        ("ollama", "model-need", "a", GIB), ("ollama", "model-need", "c", GIB),
+        ("ollama", "model-use", "a", 2), ("ollama", "model-use", "c", 1), ("other", "model-need", "b", GIB),
+    ]  # fmt: skip
+    assert told == kept
+    assert telemetry.learned()[0].source == "what its last load took, with 4096 tokens of context"
+    await telemetry.close()
+    again = Telemetry(tmp_path, PLENTY, StillClock())
+    again.start()
+    again.learn_model_use("ollama", "a", begins=True)
+    await again.recalled.wait()
+    assert {(fact.kind, fact.model): fact.value for fact in again.learned() if fact.tenant == "ollama"} == {
+        ("model-need", "a"): GIB, ("model-need", "c"): GIB, ("model-use", "a"): 3, ("model-use", "c"): 1,
+    }  # fmt: skip
+    await again.close()
 
 
 async def test_what_cannot_be_forgotten_for_good_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,7 @@ def test_a_sleeping_llama_server_is_asked_only_what_does_not_wake_it() -> None:
     assert activity is not None
     probe = activity.probes[0]
     assert (probe.first, probe.asleep_when, probe.get) == ("/props", "is_sleeping", "/slots")
+    assert probe.sleep_flag == "--sleep-idle-seconds"
 
 
 def test_what_is_shipped_spares_running_work_or_is_only_asked_of_those_known_to_rest() -> None:
@@ -91,11 +92,11 @@ def test_what_is_shipped_spares_running_work_or_is_only_asked_of_those_known_to_
         "llama-router": "destructive", "llama-swap": "destructive", "lm-studio": "destructive",
     }  # fmt: skip
     for each in definitions:
-        first = each.activity.probes[0] if each.activity else None
         if asked.get(each.id) == "destructive":
-            assert first is not None
-            # Its own word that it does not work, or half a minute of quiet of everything that it has started.
-            assert first.worker_port_flag or (first.kind, first.idle_after) == ("sm-utilization", 30_000_000)
+            assert each.activity is not None
+            # Its processes' own word that they do not work, or half a minute of quiet of all that it has started.
+            quiet = next(probe for probe in each.activity.probes if not probe.worker_port_flag)
+            assert (quiet.kind, quiet.idle_after) == ("sm-utilization", 30_000_000)
 
 
 def test_no_shipped_definition_names_a_host_or_a_key() -> None:

@@ -104,6 +104,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
         chain("/home/a/.lmstudio/.internal/utils/node worker.js", comm="node"),
         chain("/home/a/lm-studio/.internal/utils/node llmworker.js", comm="node"),
         chain("/home/a/.lmstudio/llmster/0.0.1/llmster"),
+        chain("/home/a/.lmstudio/extensions/backends/linux-llama-cuda12/llama-server --model m"),
         chain("/tmp/.mount_LM-StuX1/lm-studio --no-sandbox"),
         unit("lmstudio.service"), user_unit("lmstudio.service"),
     ),
@@ -138,6 +139,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
         chain("python3 /srv/text-generation-webui/server.py --api --listen", exes=[PY]),
         chain("python server.py --api", exes=[PY], folder="/home/a/text-generation-webui"),
         chain("/home/a/text-generation-webui/installer_files/env/bin/python server.py --api"),
+        chain("./portable_env/bin/python3 server.py --portable --api", exes=[PY], folder="/home/a/textgen-4.7.3/app"),
         chain("/x/env/lib/python3.11/site-packages/llama_cpp_binaries/bin/llama-server --model m --port 56789",
               "python3 /srv/text-generation-webui/server.py --api", exes=["", PY]),
         unit("text-generation-webui.service"), user_unit("oobabooga.service"),
@@ -157,6 +159,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
 }  # fmt: skip
 
 SHARED = {("llama-server", "ollama"), ("llama-server", "text-generation-webui"), ("llama-server", "llama-swap"),
+          ("llama-server", "lm-studio"),
           ("llama-server", "llama-router"), ("llama-router", "llama-swap"), ("vllm", "llama-swap")}  # fmt: skip
 """Whose definition, if it were alone, would also know a process of whom: somebody else starts the same program."""
 
@@ -202,6 +205,7 @@ def test_none_of_them_draws_the_screen_and_none_is_recognised_by_a_session() -> 
         chain("python3 launch.py", exes=[PY], folder="/home/a/robot"),
         chain("uvicorn main:app --port 8000", exes=[PY]),
         chain("/usr/bin/tabby serve --model m"),
+        chain("/home/a/.lmstudio/bin/lms server start --port 1234"),
         chain("/usr/bin/blender"),
         chain("node server.js", exes=["/usr/bin/node"], comm="node"),
         unit("forgejo.service"), unit("prometheus.service"), unit("node-red.service"), unit("docker.service"),

@@ -1,12 +1,11 @@
 """`fans` and `profile`: what is set on the cards, whether it stands, and setting it."""
 
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from gpusupervisor.cli import shapes
-from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
+from gpusupervisor.cli.exits import DONE, FAILED
+from gpusupervisor.cli.reading import read
 from gpusupervisor.cli.registry import Command, argument, typed
 from gpusupervisor.cli.session import Session
 from gpusupervisor.quantities import parse_duration
@@ -36,15 +35,13 @@ async def show_profiles(session: Session) -> None:
 
 async def try_profile(session: Session) -> int:
     """Set a profile that goes back by itself unless it is confirmed."""
-    within: int = session.options.within
-    return await _set(
-        session, "Try", "st", [_read(session.options.file), within], note="gpusupervisorctl profile confirm"
-    )
+    profile = read(session.options.file, "profile", LONGEST_PROFILE)
+    return await _set(session, "Try", "st", [profile, session.options.within], note="gpusupervisorctl profile confirm")
 
 
 async def apply_profile(session: Session) -> int:
     """Set a profile and keep it."""
-    return await _set(session, "Apply", "s", [_read(session.options.file)])
+    return await _set(session, "Apply", "s", [read(session.options.file, "profile", LONGEST_PROFILE)])
 
 
 async def confirm(session: Session) -> int:
@@ -93,21 +90,9 @@ async def _of(session: Session, shape_of: Callable[[Mapping[str, Any]], list[sha
     return shape_of(objects)
 
 
-def _read(file: Path) -> str:
-    """The text of a profile; "-" is standard input."""
-    if str(file) == "-":
-        return sys.stdin.read(LONGEST_PROFILE)
-    try:
-        if file.stat().st_size > LONGEST_PROFILE:
-            raise CommandFailed(f"{file} is too large for a profile.")
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}") from None
-
-
 _GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: the only one", completes="gpu", default="")
 _SHOWN_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: all", completes="gpu", default="")
-_FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file", type=Path)
+_FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file")
 
 COMMANDS = (
     Command("fans", "every fan: what is wanted of it, and whether it follows", show_fans, (_SHOWN_GPU,)),

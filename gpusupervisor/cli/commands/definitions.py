@@ -1,8 +1,9 @@
 """`cat`, `edit` and `lint`: how tenants are described."""
 
-from pathlib import Path
+import os
 
-from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
+from gpusupervisor.cli.exits import DONE, FAILED
+from gpusupervisor.cli.reading import read
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
@@ -29,7 +30,7 @@ async def edit(session: Session) -> int:
 
 async def lint(session: Session) -> int:
     """Check tenant files, or what is installed. Ends with `exits.FAILED` when something is wrong."""
-    files: list[Path] = session.options.files
+    files: list[str] = session.options.files
     problems = await _of_files(session, files) if files else await _of_what_is_installed(session)
     if session.json:
         session.emit({"problems": problems})
@@ -38,10 +39,11 @@ async def lint(session: Session) -> int:
     return FAILED if problems else DONE
 
 
-async def _of_files(session: Session, files: list[Path]) -> list[str]:
+async def _of_files(session: Session, files: list[str]) -> list[str]:
     problems: list[str] = []
     for file in files:
-        problems += await session.client.call("CheckDefinition", "ss", [file.name, read(file)])
+        text = read(file, "tenant file", LONGEST_FILE)
+        problems += await session.client.call("CheckDefinition", "ss", [os.path.basename(file), text])
     return problems
 
 
@@ -50,16 +52,6 @@ async def _of_what_is_installed(session: Session) -> list[str]:
 
     checks = health(await session.client.objects())["checks"]
     return [each["summary"] for each in checks if each["id"].startswith("configuration") and each["state"] != "ok"]
-
-
-def read(file: Path) -> str:
-    """A tenant file. Raises CommandFailed when it is none."""
-    try:
-        if file.stat().st_size > LONGEST_FILE:
-            raise CommandFailed(f"{file} is too large for a tenant file.")
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}") from None
 
 
 _NAME = argument("tenant", metavar="NAME", help="its id", completes="tenant")
@@ -71,6 +63,6 @@ COMMANDS = (
         "lint",
         "check tenant files before installing them; without one, what is installed",
         lint,
-        (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*", type=Path),),
+        (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*"),),
     ),
 )

@@ -49,7 +49,7 @@ async def load(session: Session) -> int:
 
 async def unload(session: Session) -> int:
     """Have an idle engine unload a model."""
-    with session.waiting("unloading"):
+    with session.waiting("unloading, and waiting until the engine is idle and its memory is back"):
         result = shapes.known(await _ask(session, "UnloadModel"))
     if session.json:
         session.emit(result)

@@ -7,12 +7,24 @@ from gpusupervisor.cli.session import Session
 
 async def show(session: Session) -> None:
     """Cards, who holds what, who is busy and why, what is being done about it, health."""
-    shape = shapes.status(*await session.client.everything())
+    from asyncio import gather
+
+    from gpusupervisor.cli.client import MANAGER, ROOT
+
+    asked = session.client.properties(ROOT, MANAGER), session.client.objects()
+    manager, objects, _ = await gather(*asked, _get_ready(session))
+    shape = shapes.status(manager, objects)
     if session.json:
         return session.emit(shape)
     from gpusupervisor.cli.screens.status import screen
 
     return session.show(*screen(shape, session.canvas))
+
+
+async def _get_ready(session: Session) -> None:
+    """Import the screen while the service answers."""
+    if not session.json:
+        import gpusupervisor.cli.screens.status  # noqa: F401
 
 
 COMMANDS = (Command("status", "cards, who holds what, who is busy and why, health", show),)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _BLANK = " \t\n"
 _BETWEEN_COMMANDS = ";|&("
@@ -11,8 +11,7 @@ _ESCAPED_IN_DOUBLE = '\\"$`'
 """What a backslash stands before between double quotes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """The command line up to the cursor."""
 
     words: tuple[str, ...]

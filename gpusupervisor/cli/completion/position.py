@@ -1,25 +1,23 @@
 """Where in the command line a word stands, and so what it may be. Pure; all from the declarations of the commands."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpusupervisor.cli import commands
-from gpusupervisor.cli.registry import COMMON, Argument, Command, Completes
+from gpusupervisor.cli.registry import COMMON, Argument, Command, Completes, argument
 
-HELP = Argument(("-h", "--help"), "show a short help", settings={"action": "help"})
-VERSION = Argument(("--version",), "show the version", settings={"action": "version"})
+HELP = argument("-h", "--help", help="show a short help", action="help")
+VERSION = argument("--version", help="show the version", action="version")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A word that may stand there."""
 
     value: str
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """What may stand at a place: these words, and names of a kind that is asked of the service or the shell."""
 
     words: tuple[Candidate, ...] = ()
@@ -30,20 +28,20 @@ class Expected:
     """Stands before each: "--gpu=" where an option and its value are one word."""
 
 
-@dataclass
 class _Place:
     """What was said so far."""
 
-    command: Command | None = None
-    given: list[str] = field(default_factory=list)
-    """Positional arguments."""
-    pending: Argument | None = None
-    """An option whose value comes next."""
-    engine: str = ""
-    elsewhere: bool = False
-    """Another machine is meant."""
-    only_arguments: bool = False
-    """After "--"."""
+    def __init__(self) -> None:
+        self.command: Command | None = None
+        self.given: list[str] = []
+        """Positional arguments."""
+        self.pending: Argument | None = None
+        """An option whose value comes next."""
+        self.engine = ""
+        self.elsewhere = False
+        """Another machine is meant."""
+        self.only_arguments = False
+        """After "--"."""
 
     @property
     def options(self) -> tuple[Argument, ...]:

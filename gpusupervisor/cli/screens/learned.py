@@ -12,7 +12,7 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
         (
             text(fact["tenant"], STRONG),
             text(" of ".join(word for word in (fact["kind"], fact["model"]) if word)),
-            size(fact["value"]) + ("/s" if str(fact["kind"]).startswith("load-") else ""),
+            _value(str(fact["kind"]), fact["value"]),
             text(gpus.get(fact["gpu"], fact["gpu"]) if fact["gpu"] else "-"),
             moment(fact["learned_at"]),
             text(fact["source"] + ("" if fact["stored"] else " (not stored yet)")),
@@ -21,4 +21,10 @@ def all_facts(facts: list[Shape], gpus: Mapping[str, str]) -> Grid:
             facts, key=lambda each: (each["tenant"], each["kind"], each["model"] or "", each["gpu"] or "")
         )
     ]
-    return table(("TENANT", "WHAT", "SIZE", "GPU", "LEARNED", "FROM"), rows, right=(2,))
+    return table(("TENANT", "WHAT", "VALUE", "GPU", "LEARNED", "FROM"), rows, right=(2,))
+
+
+def _value(kind: str, value: int) -> str:
+    if kind == "model-use":
+        return "once" if value == 1 else f"{value} times"
+    return size(value) + ("/s" if kind.startswith("load-") else "")

@@ -1,7 +1,7 @@
 """The memory of one card as a bar, and whose each part is."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -17,8 +17,7 @@ _SHADES = {"unattributed": ("▓", "%"), "driver": ("▒", "="), "free": ("░",
 """Of what nobody holds: as blocks and in ASCII."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A tenant, or a process that is no tenant's, with what it holds of one card."""
 
     name: str

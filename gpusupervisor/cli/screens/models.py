@@ -46,4 +46,5 @@ def loaded(result: Shape) -> Text:
 
 def unloaded(result: Shape) -> Text:
     """What an unload brought."""
-    return text(f"{result['detail']} ({duration(result['duration'])})")
+    took = f" ({duration(result['duration'])})" if result["duration"] else ""
+    return text(f"{result['detail']}{took}")

@@ -20,7 +20,7 @@ class Source:
 _HUB = (Source("HF_HUB_CACHE"), Source("HF_HOME", below="hub"))
 SOURCES: Mapping[str, tuple[Source, ...]] = {
     "ollama": (Source("OLLAMA_MODELS"),),
-    "comfyui": (Source(flag="--base-directory", below="models"),),
+    "comfyui": (Source(flag="--models-directory"), Source(flag="--base-directory", below="models")),
     "llama.cpp": (
         Source(flag="--models-dir"),
         Source("LLAMA_ARG_MODELS_DIR"),
@@ -33,9 +33,14 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
     "sglang": (Source(flag="--download-dir"), *_HUB),
     "localai": (Source(flag="--models-path"), Source("LOCALAI_MODELS_PATH"), Source("MODELS_PATH")),
     "automatic1111": (Source(flag="--models-dir"), Source(flag="--data-dir", below="models")),
-    "invokeai": (Source(flag="--root", below="models"), Source("INVOKEAI_ROOT", below="models")),
-    "koboldcpp": (Source(flag="--model", names_a_file=True),),
-    "text-generation-webui": (Source(flag="--model-dir"),),
+    "invokeai": (
+        Source("INVOKEAI_MODELS_DIR"),
+        Source(flag="--root", below="models"),
+        Source("INVOKEAI_ROOT", below="models"),
+    ),
+    "tabbyapi": (Source(flag="--model-dir"), Source("TABBY_MODEL_MODEL_DIR")),
+    "koboldcpp": (Source(flag="--model", names_a_file=True), Source(flag="-m", names_a_file=True)),
+    "text-generation-webui": (Source(flag="--model-dir"), Source(flag="--user-data-dir", below="models")),
     "speaches": _HUB,
     "whisper.cpp": (Source(flag="--model", names_a_file=True), Source(flag="-m", names_a_file=True)),
 }

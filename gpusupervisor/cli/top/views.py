@@ -124,7 +124,7 @@ def _jobs(board: Board, look: Look) -> Content:
     found = board.jobs
     if not found:
         return Content([Line(Text("no job runs, and none has ended lately", QUIET))])
-    drawn = _drawn(replace(look, canvas=replace(look.canvas, width=10_000)), [jobs.all_jobs(found)])
+    drawn = _drawn(replace(look, canvas=look.canvas._replace(width=10_000)), [jobs.all_jobs(found)])
     head, *rest = [each.text for each in drawn]
     width = look.canvas.width
     for line in (head, *rest):

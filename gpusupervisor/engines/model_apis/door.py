@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError
 from gpusupervisor.engine_http.keys import Header
@@ -33,6 +34,9 @@ _OUT_OF_MEMORY = re.compile(
 """Ollama: "cudaMalloc failed: out of memory", "unable to allocate CUDA0 buffer", "model requires more system memory
 (9.1 GiB) than is available"; llama.cpp: "failed to allocate buffer for kv cache", ErrorOutOfDeviceMemory (Vulkan);
 PyTorch: "CUDA out of memory", OutOfMemoryError; vLLM: "No available memory for the cache blocks"."""
+_FAILURE = re.compile(rb'^(?:data: ?)?(\{"(?:error"|success": ?false).*)', re.MULTILINE)
+"""With status 200: TabbyAPI tells a load's progress as events, and its failure as the last of them; KoboldCpp answers
+{"success": false} to whoever may not ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Door:
     endpoint: str
     headers: tuple[Header, ...] = ()
     """Sent with everything: its keys."""
+    off: frozenset[str] = frozenset()
+    """Its settings that are known to be off."""
 
     async def get(self, path: str) -> Answer:
         """A passive look. Raises HttpError."""
@@ -58,6 +64,9 @@ class Door:
             answer = await self.http.request(verb, self.endpoint, path, timeout=timeout, body=data, headers=headers)
         except HttpError as error:
             return Reply("failed", f"it {error}")
+        failure = _FAILURE.search(answer.body)
+        if answer.ok and failure is not None:
+            return refusal(replace(answer, body=failure[1]))
         return Reply("done") if answer.ok else refusal(answer)
 
 
@@ -68,7 +77,8 @@ def refusal(answer: Answer) -> Reply:
         return Reply("out-of-memory", said)
     if answer.status in (401, 403):
         return Reply("refused", "it wants a key for that: name its file in the tenant file, under [endpoint.headers]")
-    return Reply("refused", f"it answered with status {answer.status}" + (f": {said}" if said else ""))
+    outcome: Literal["refused", "failed"] = "refused" if answer.status < 500 else "failed"
+    return Reply(outcome, f"it answered with status {answer.status}" + (f": {said}" if said else ""))
 
 
 @dataclass(slots=True)

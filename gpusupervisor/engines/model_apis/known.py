@@ -28,7 +28,9 @@ MODEL_APIS: Mapping[str, ModelApi] = {
     "koboldcpp": KoboldCppModels(),
     "text-generation-webui": TextGenerationWebuiModels(),
     "speaches": SpeachesModels(),
-    "whisper.cpp": UnlistedModels("whisper-server has no call that names, loads or unloads models"),
+    "whisper.cpp": UnlistedModels(
+        "whisper-server names and unloads no model, and its /load ends it when a file does not load"
+    ),
 }
 """By the `engine` of a tenant's definition."""
 _UNKNOWN = UnlistedModels("how this engine is asked for its models is not known")

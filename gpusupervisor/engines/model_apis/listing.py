@@ -28,6 +28,8 @@ class Listed:
     """It runs on another machine and needs no VRAM here."""
     failed: str = ""
     """Why its last load failed, where the engine says so afterwards."""
+    context: int | None = None
+    """Tokens of context that it is loaded with."""
 
     @property
     def spilled(self) -> bool:
@@ -51,6 +53,7 @@ class Reply:
     """What an engine answered to a load or an unload. Never proof of anything: the caller measures."""
 
     outcome: Literal["done", "started", "out-of-memory", "refused", "failed"]
-    """started: it goes on in the background, and the list of models tells how."""
+    """started: it goes on in the background, and the list of models tells how. refused: it did not try. failed: it may
+    have tried."""
     detail: str = ""
     """What it said, fit for a person."""

@@ -5,8 +5,9 @@ Only /props, /v1/models and /models are looked at: /slots and /metrics wake a mo
 """
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
-from gpusupervisor.engines.model_apis.door import Door, Reading, count, name_of
+from gpusupervisor.engines.model_apis.door import LOAD_TIMEOUT, Door, Reading, count, name_of
 from gpusupervisor.engines.model_apis.listing import Ability, Listed, Listing, ModelState, Reply
 from gpusupervisor.foreign_text import harmless
 
@@ -38,8 +39,10 @@ class LlamaCppModels:
         return await self._list_one(reading, props, loading=reading.status == 503)
 
     async def load(self, door: Door, model: str) -> Reply:
-        """See `ModelApi`: answered at once, done later."""
+        """See `ModelApi`: answered at once, done later. One that sleeps counts as running: a question wakes it."""
         reply = await door.order("POST", "/models/load", {"model": model})
+        if "already running" in reply.detail:
+            return await door.order("GET", f"/slots?model={quote(model, safe='')}", timeout=LOAD_TIMEOUT)
         return Reply("started") if reply.outcome == "done" else reply
 
     async def unload(self, door: Door, model: str) -> Reply:

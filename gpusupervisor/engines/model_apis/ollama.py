@@ -62,7 +62,8 @@ def _model(name: str, entry: Mapping[str, object], loaded: Mapping[str, object] 
         return Listed(name, "not-loaded" if known or remote else "unknown", size, remote=remote)
     wants, held = count(loaded.get("size")), count(loaded.get("size_vram", 0))
     expires_at = wall_clock(loaded.get("expires_at"))
-    return Listed(name, "loaded", size, wants, held, pinned=expires_at is not None and expires_at >= FOR_EVER)
+    pinned = expires_at is not None and expires_at >= FOR_EVER
+    return Listed(name, "loaded", size, wants, held, pinned, context=count(loaded.get("context_length")))
 
 
 def _blob(entry: Mapping[str, object]) -> str | None:

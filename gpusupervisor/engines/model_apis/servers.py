@@ -14,7 +14,11 @@ _NO_SLEEP = (
 
 
 class VllmModels:
-    """Unloading is sleeping at level 1 (weights go to system memory), loading is waking."""
+    """Unloading is sleeping at level 1 (weights go to system memory), loading is waking.
+
+    Without --enable-sleep-mode its development mode has /sleep all the same: it then answers no request any more, and
+    gives nothing back (vllm/v1/engine/core.py of 0.33.0).
+    """
 
     cannot: Mapping[Ability, str] = {}
     replaces = False
@@ -26,7 +30,7 @@ class VllmModels:
         names = await reading.openai_names()
         answer = await reading.get("/is_sleeping", "whether its model is asleep", absent=(404,))
         state: ModelState = "unknown"
-        if reading.status == 404:
+        if reading.status == 404 or "--enable-sleep-mode" in door.off:
             return Listing(
                 tuple(Listed(name, "loaded") for name in names),
                 tuple(reading.problems),
@@ -66,7 +70,7 @@ class SglangModels(NeverByName):
 
 
 class LocalAiModels:
-    """/system tells what is loaded."""
+    """/system tells what is loaded. It has /backend/load since v4.6."""
 
     cannot: Mapping[Ability, str] = {}
     replaces = False

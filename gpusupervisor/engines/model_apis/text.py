@@ -11,6 +11,8 @@ _LOADED = "which model is loaded"
 _ALL = "which models there are"
 _KOBOLDCPP_COMMANDS = ("unload_model", "initial_model")
 """What its list of configurations also holds."""
+_PROTECTED = "koboldcpp/protected-model"
+"""What it tells whoever does not have its password."""
 RESTARTING = 1.0
 """Seconds that KoboldCpp is left alone while it starts anew, again and again."""
 
@@ -65,6 +67,8 @@ class KoboldCppModels:
         loaded: str | None = None
         if told == "inactive":
             loaded = ""
+        elif told == _PROTECTED:
+            reading.note(_LOADED, "its API wants the password of --password: name its file in the tenant file")
         elif not (loaded := name_of(told).removeprefix("koboldcpp/") or None) and answer is not None:
             reading.note(_LOADED, "its API answered in another shape")
         options = await reading.get("/api/admin/list_options", _ALL, absent=(401, 403, 404))
@@ -72,7 +76,7 @@ class KoboldCppModels:
         listing = _one_loaded(tuple(n for n in names if n not in _KOBOLDCPP_COMMANDS), loaded, reading.problems)
         if names:
             return listing
-        why = "it was started without --admin and --admindir, so its model is the one it was started with"
+        why = "it was started without --admin and --admindir, or its admin password is not in the tenant file"
         return Listing(listing.models, listing.problems, {"load": why, "unload": why})
 
     async def load(self, door: Door, model: str) -> Reply:

@@ -15,31 +15,35 @@ def since(minimum: str, value: str, facts: Facts) -> str | None:
 def _visible(facts: Facts) -> str:
     if facts.value.strip() in ("", "-1", "NoDevFiles"):
         return "it sees no GPU: it holds no VRAM and works on the CPU"
-    return f"it sees only GPU {facts.value}, numbered as CUDA counts: memory freed on another one does not help it"
+    return f"it sees only GPU {facts.value} (as CUDA numbers them): memory freed on another GPU does not help it"
 
 
 CUDA_VISIBLE_DEVICES = Known("CUDA_VISIBLE_DEVICES", _visible, variables=("CUDA_VISIBLE_DEVICES",))
 
 
+def expands(facts: Facts) -> bool:
+    """Whether PyTorch's allocator grows its segments in place."""
+    return "expandable_segments:True" in facts.value.replace(" ", "")
+
+
 def _allocator(facts: Facts) -> str:
-    if "expandable_segments:True" in facts.value.replace(" ", ""):
-        return "PyTorch grows its memory in place: less is lost to fragments; vLLM cannot sleep with it"
-    return "how PyTorch keeps memory for reuse: what it has reserved counts as held until it is asked to give it back"
+    if expands(facts):
+        return "PyTorch loses less VRAM to fragmentation"
+    return "how PyTorch manages its VRAM: what it keeps for reuse counts as held until it is asked to give it back"
 
 
 TORCH_ALLOCATOR = Known(
-    "PYTORCH_CUDA_ALLOC_CONF", _allocator, variables=("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    "PYTORCH_CUDA_ALLOC_CONF", _allocator, variables=("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 )
+"""PYTORCH_ALLOC_CONF is the name since PyTorch 2.9, which still reads the older one."""
 UNIFIED_MEMORY = Known(
     "GGML_CUDA_ENABLE_UNIFIED_MEMORY",
-    "when VRAM runs out it goes on in system memory, slowly, instead of failing: a lack of VRAM is not reported as one",
+    "when VRAM runs out it carries on in system memory, slowly, instead of failing: a lack of VRAM is never reported",
     variables=("GGML_CUDA_ENABLE_UNIFIED_MEMORY",),
 )
 TORCH = (CUDA_VISIBLE_DEVICES, TORCH_ALLOCATOR)
 GGML = (CUDA_VISIBLE_DEVICES, UNIFIED_MEMORY)
-PROTECTED_API = (
-    "its API wants a key that the supervisor does not have: add it to the tenant's requests, or it is not asked"
-)
+PROTECTED_API = "its API wants a key: without that key in the tenant file, much of it cannot be asked"
 
 
 def switched(on: str, off: str = "") -> Callable[[Facts], str]:

@@ -1,14 +1,15 @@
-"""LM Studio: set in its own window; neither its command line nor its environment says much."""
+"""LM Studio: set in its own window, or by `lms`; neither its command line nor its environment says anything.
 
-from gpusupervisor.engines.table import EXACT, Call, Known, Table
+It is closed: that much is in its documentation (https://lmstudio.ai/docs, lmstudio-ai/docs of 2026-04). What its server
+is set to, its API does not tell; each loaded model's own settings are in /api/v1/models.
+"""
+
+from gpusupervisor.engines.table import EXACT, Call, Table
 from gpusupervisor.engines.tables.common import CUDA_VISIBLE_DEVICES
 
 TABLE = Table(
     engine="lm-studio",
     grammar=EXACT,
-    settings=(
-        Known("--ttl", "a model loaded so is unloaded after this many seconds without a request", flags=("--ttl",)),
-        CUDA_VISIBLE_DEVICES,
-    ),
-    calls=(Call("/v1/models"),),  # the list alone loads nothing; what it is set to, it does not tell
+    settings=(CUDA_VISIBLE_DEVICES,),
+    calls=(Call("/v1/models"),),  # the list alone loads nothing
 )

@@ -7,6 +7,7 @@ from gpusupervisor.engines.table import EXACT, Call, Facts, Known, Table
 from gpusupervisor.engines.tables.common import GGML, since
 from gpusupervisor.engines.values import clean, integer, is_unsigned, keep_alive, ollama_on, spoken
 from gpusupervisor.quantities import format_bytes
+from gpusupervisor.tenants.release.versions import at_least
 
 FOR_EVER_FROM = 100 * 365 * 24 * 3600.0
 """Seconds: more is what Ollama makes of a negative duration."""
@@ -26,17 +27,18 @@ def _listens(facts: Facts) -> str:
     except ValueError:
         host = ""
     if not host or is_local(f"http://[{host}]" if ":" in host else f"http://{host}"):
-        return "where it listens, and where it is asked"
+        return "it listens here, and is asked here"
     return f"it listens at {host} only, which is not asked by itself: name it as url in a tenant file"
 
 
 def _parallel(facts: Facts) -> str:
+    """server/sched.go: 0 is the same as 1 since v0.12.0."""
     count = integer(clean(facts.value)) or 0
-    if count == 1:
+    if count == 1 or (count == 0 and at_least(facts.version, "0.12.0")):
         return "one request at a time for each model: an unload waits behind a generation that is running"
     if count == 0:
-        return "Ollama chooses how many requests run at once by free memory: what a model needs changes with it"
-    return f"{count} requests at a time for each model: room for {count} contexts is held, and an unload waits for all"
+        return "Ollama before 0.12 chooses how many requests run at once by the VRAM that is free; later ones run one"
+    return f"{count} requests at a time for each model: VRAM for {count} contexts is held, and an unload waits for all"
 
 
 def _loaded(facts: Facts) -> str:
@@ -45,15 +47,15 @@ def _loaded(facts: Facts) -> str:
         return "one model at a time: every change of model evicts the one that is loaded"
     if count == 0:
         return "up to three models for each GPU, as far as they fit; a model that does not fit evicts idle ones"
-    return f"up to {count} models at a time: idle ones stay until another does not fit"
+    return f"up to {count} models at a time: an idle one stays until another needs its room"
 
 
 def _keep(facts: Facts) -> str:
     seconds = keep_alive(facts.value)
     if seconds is None or seconds == 0:
-        return "models are unloaded as soon as a request ends: idle it holds nothing"
+        return "models are unloaded as soon as a request ends: it holds nothing when it is idle"
     if seconds < 0 or seconds > FOR_EVER_FROM:
-        return "models stay loaded for ever: all of them count as pinned, and are released only when that is allowed"
+        return "models stay loaded for ever: they count as pinned, and are released only where that is allowed"
     return f"an idle model stays loaded for {spoken(seconds)}, unless a client asks otherwise"
 
 
@@ -67,23 +69,27 @@ def _cache(facts: Facts) -> str:
     kind = clean(facts.value).lower()
     flash = facts.known.get("OLLAMA_FLASH_ATTENTION")
     if kind not in _QUANTIZED:
-        return "contexts are held in full precision"
+        return (
+            "contexts are held in full precision" if kind in ("f16", "f32", "bf16") else f"contexts are held as {kind}"
+        )
     if flash is not None and not ollama_on(flash):
+        if at_least(facts.version, "0.30.0"):  # passed on to llama-server, which refuses it
+            return "models cannot be loaded: it needs flash attention, which OLLAMA_FLASH_ATTENTION turns off"
         return "no effect: it needs flash attention, which OLLAMA_FLASH_ATTENTION turns off"
     share = "half" if kind == "q8_0" else "a quarter"
     if flash is None:
-        return f"contexts take {share} of the VRAM, but only where flash attention is on, which is not set here"
-    return f"contexts take {share} of the VRAM that they would in full precision"
+        return f"contexts take {share} of the VRAM, but only with flash attention, which is left to Ollama here"
+    return f"contexts take {share} of the VRAM that they would take in full precision"
 
 
 def _overhead(facts: Facts) -> str:
     size = integer(clean(facts.value)) or 0
-    return f"{format_bytes(size)} of each GPU are left to others when models are placed" if size else ""
+    return f"{format_bytes(size)} of each GPU are left free when it works out whether a model fits" if size else ""
 
 
 def _spread(facts: Facts) -> str:
     if ollama_on(facts.value):
-        return "every model is spread over all GPUs, so it holds memory on each of them"
+        return "every model is spread over all GPUs, and holds VRAM on each of them"
     return "a model that fits on one GPU is placed on one"
 
 
@@ -99,7 +105,7 @@ def _patience(facts: Facts) -> str:
     return (
         f"a load that makes no progress is given up after {spoken(seconds)}"
         if seconds > 0
-        else "a load may take for ever"
+        else "a load that makes no progress is never given up"
     )
 
 
@@ -116,13 +122,13 @@ TABLE = Table(
             "OLLAMA_NUM_PARALLEL",
             meaning=_parallel,
             understood=is_unsigned,
-            default=lambda facts: since("0.12.0", "1", facts),
+            default=lambda facts: since("0.10.0", "1", facts),
         ),
         _variable(
             "OLLAMA_MAX_LOADED_MODELS",
             meaning=_loaded,
             understood=is_unsigned,
-            default=lambda facts: since("0.3.0", "0", facts),
+            default=lambda facts: since("0.2.0", "0", facts),
         ),
         _variable(
             "OLLAMA_KEEP_ALIVE",
@@ -135,11 +141,27 @@ TABLE = Table(
         _variable("OLLAMA_GPU_OVERHEAD", meaning=_overhead, understood=is_unsigned),
         _variable("OLLAMA_SCHED_SPREAD", meaning=_spread),
         _variable("OLLAMA_CONTEXT_LENGTH", meaning=_context, understood=is_unsigned),
-        _variable("OLLAMA_MAX_QUEUE", meaning="requests beyond this many are refused as busy", understood=is_unsigned),
-        _variable("OLLAMA_LOAD_TIMEOUT", meaning=_patience, understood=lambda text: keep_alive(text) is not None),
-        _variable("OLLAMA_LLM_LIBRARY", meaning="this backend is used whatever was found: cpu holds no VRAM"),
         _variable(
-            "OLLAMA_MODELS", meaning="where its model files are, which can be kept in system memory for fast loads"
+            "OLLAMA_MAX_QUEUE",
+            meaning="a request is refused while this many others are waiting",
+            understood=is_unsigned,
+        ),
+        _variable("OLLAMA_LOAD_TIMEOUT", meaning=_patience, understood=lambda text: keep_alive(text) is not None),
+        _variable(
+            "OLLAMA_LLM_LIBRARY",
+            meaning=lambda facts: (
+                "models run on the CPU and hold no VRAM"
+                if clean(facts.value).startswith("cpu")
+                else f"models run with {clean(facts.value)} or not on a GPU at all"
+            ),
+        ),
+        _variable(
+            "OLLAMA_MODELS", meaning="its model files are here; they load fast while they are cached in system memory"
+        ),
+        # Its llama-server inherits it since v0.30.0 (llm/llama_server.go).
+        _variable(
+            "LLAMA_ARG_FIT_TARGET",
+            meaning="this many MiB of each GPU are left free when it chooses how much of a model goes into VRAM",
         ),
         *GGML,
     ),

@@ -1,7 +1,7 @@
 """From observations to one verdict. Pure.
 
-The first probe is the authority, the others corroborate: any that sees life makes the tenant busy, none of them
-makes it idle. What is too old, unreadable or contradictory is unknown, and unknown is never idle.
+The first probe that does not defer is the authority, the others corroborate: any that sees life makes the tenant
+busy, none of them makes it idle. What is too old, unreadable or contradictory is unknown, and unknown is never idle.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def judge(
     """
     current = [_if_fresh(observation, now, freshness) for observation in observations]
     state, reason, basis = _verdict(current, presence, growth)
-    authority = current[0] if current else None
+    authority = _authority(current)
     return Activity(
         state=state,
         reason=reason,
@@ -48,6 +48,10 @@ def judge(
     )
 
 
+def _authority(current: Sequence[Observation]) -> Observation | None:
+    return next((seen for seen in current if not seen.defers), current[0] if current else None)
+
+
 def _answered(current: Sequence[Observation]) -> bool | None:
     asked = [seen.answered for seen in current if seen.answered is not None]
     return any(asked) if asked else None
@@ -59,11 +63,11 @@ def _verdict(
     """State, reason and the observations it rests on (none: on the census itself)."""
     if growth:
         return "busy", "its memory grows: loading", ()
-    if not current:
+    authority = _authority(current)
+    if authority is None:
         if presence.holders:
             return "unknown", "no probe is described that could tell whether it works", ()
         return "absent", "none of its processes holds VRAM", ()
-    authority = current[0]
     stuck = [seen for seen in current if seen.state == "stuck"]
     busy = [seen for seen in current if seen.state == "busy" and (not stuck or seen.probe in LIFE_SIGNS)]
     if busy:
@@ -74,9 +78,9 @@ def _verdict(
         return "idle", authority.reason, [seen for seen in current if seen.state == "idle"]
     if authority.state == "absent":
         if presence.holders:
-            return "unknown", f"{authority.reason}, though its processes hold VRAM", current[:1]
-        return "absent", authority.reason, current[:1]
-    return "unknown", authority.reason, current[:1]
+            return "unknown", f"{authority.reason}, though its processes hold VRAM", (authority,)
+        return "absent", authority.reason, (authority,)
+    return "unknown", authority.reason, (authority,)
 
 
 def _if_fresh(observation: Observation, now: int, freshness: int) -> Observation:

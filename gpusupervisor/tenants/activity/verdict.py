@@ -35,6 +35,8 @@ class Observation:
     impact: str = ""
     remedy: str = ""
     """Of `stuck`: what it breaks and what to do."""
+    defers: bool = False
+    """It could not look closer without disturbing: the next probe decides in its place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=60, deadline=None,
+    max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(answer=JSON, engine=st.sampled_from(ASKING))
@@ -150,5 +150,6 @@ def test_out_of_memory_is_recognised_in_engines_own_words(said: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["model 'x' not found", "unable to load model: invalid file", ""])
-def test_other_errors_are_refusals(said: str) -> None:
-    assert refusal(Answer(500, said.encode(), "text/plain")).outcome == "refused"
+def test_of_other_errors_the_status_says_whether_it_tried(said: str) -> None:
+    assert refusal(Answer(400, said.encode(), "text/plain")).outcome == "refused"
+    assert refusal(Answer(500, said.encode(), "text/plain")).outcome == "failed"

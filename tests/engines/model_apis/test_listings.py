@@ -35,16 +35,17 @@ CASES: list[tuple[str, dict[str, object], tuple[Listed, ...]]] = [
     ("ollama", {"/api/tags": {"models": [TAG]}, "/api/ps": {"models": []}},
      (Listed("smollm2:latest", "not-loaded", 98362745),)),
     ("ollama", {"/api/tags": {"models": [TAG]}, "/api/ps": {"models": [LOADED]}},
-     (Listed("smollm2:latest", "loaded", 98362745, 210690374, 0),)),
+     (Listed("smollm2:latest", "loaded", 98362745, 210690374, 0, context=4096),)),
     ("ollama",  # pinned, under another name of the same blob
      {"/api/tags": {"models": [TAG, TAG | {"name": "b:latest"}]},
       "/api/ps": {"models": [LOADED | {"name": "b:latest", "expires_at": "2319-03-11T15:42:39.914006061Z"}]}},
-     (Listed("smollm2:latest", "loaded", 98362745, 210690374, 0, pinned=True),
-      Listed("b:latest", "loaded", 98362745, 210690374, 0, pinned=True))),
+     (Listed("smollm2:latest", "loaded", 98362745, 210690374, 0, pinned=True, context=4096),
+      Listed("b:latest", "loaded", 98362745, 210690374, 0, pinned=True, context=4096))),
     ("ollama",  # a cloud model; one that was deleted on disk while loaded
      {"/api/tags": {"models": [{"name": "gpt:cloud", "remote_host": "https://ollama.com", "size": 384}]},
       "/api/ps": {"models": [LOADED]}},
-     (Listed("gpt:cloud", "not-loaded", remote=True), Listed("smollm2:latest", "loaded", None, 210690374, 0))),
+     (Listed("gpt:cloud", "not-loaded", remote=True),
+      Listed("smollm2:latest", "loaded", None, 210690374, 0, context=4096))),
     ("llama.cpp", {"/props": {"is_sleeping": False}, "/v1/models": ONE},
      (Listed(GGUF, "loaded", 96576768),)),
     ("llama.cpp", {"/props": {"is_sleeping": True}, "/v1/models": ONE},
@@ -115,6 +116,25 @@ async def test_looking_only_reads(
     await look(engine, peer, http, answers)
     assert all(asked.verb == "GET" and not asked.target.startswith(WAKING) for asked in peer.asked)
     assert not any("?" in asked.target for asked in peer.asked)
+
+
+async def test_a_vllm_without_sleep_mode_is_not_put_to_sleep_though_it_could_be_asked(
+    peer: Peer, http: EngineHttp
+) -> None:
+    peer.says("/is_sleeping", {"is_sleeping": False})
+    peer.says("/v1/models", {"data": [{"id": "m"}]})
+    door = Door(http, peer.url, off=frozenset({"--enable-sleep-mode"}))
+    listing = await model_api("vllm").look(door)
+    assert listing.models == (Listed("m", "loaded"),)
+    assert "--enable-sleep-mode" in listing.cannot["unload"]
+
+
+async def test_a_koboldcpp_with_a_password_does_not_name_its_model(peer: Peer, http: EngineHttp) -> None:
+    answers = {"/api/v1/model": {"result": "koboldcpp/protected-model"}, "/api/admin/list_options": []}
+    listing = await look("koboldcpp", peer, http, answers)
+    assert listing.models == ()
+    assert "--password" in listing.problems[0]
+    assert "admin password" in listing.cannot["unload"]
 
 
 def test_one_that_spilled_says_so() -> None:

@@ -9,7 +9,7 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.model_apis import text
 from gpusupervisor.engines.model_apis.door import Door
 from gpusupervisor.engines.model_apis.known import MODEL_APIS, model_api
-from tests.http_peer import Peer
+from tests.http_peer import Peer, reply
 
 LOADS = [
     ("ollama", "POST", "/api/generate", {"model": "m", "stream": False}, "done"),
@@ -58,6 +58,43 @@ async def test_an_unload_is_asked_in_the_engines_way(
     [asked] = peer.asked
     assert (asked.verb, asked.target.partition("?")[0]) == (verb, path)
     assert (json.loads(asked.body) if asked.body else None) == body
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome", "detail"),
+    [
+        ('{"model_type":"model","module":33,"modules":33,"status":"finished"}', "done", ""),
+        (
+            '{"error":{"message":"CUDA out of memory. Tried to allocate 2.00 GiB"}}',
+            "out-of-memory",
+            "CUDA out of memory",
+        ),
+        ('{"error":{"message":"No such quantization"}}', "refused", "No such quantization"),
+    ],
+)
+async def test_tabbyapi_tells_of_a_failed_load_in_the_last_of_its_events(
+    peer: Peer, http: EngineHttp, last: str, outcome: str, detail: str
+) -> None:
+    events = f'data: {{"model_type":"model","module":1,"modules":33,"status":"processing"}}\r\n\r\ndata: {last}\r\n\r\n'
+    peer.answers["/v1/model/load"] = reply(events.encode(), content_type="text/event-stream")
+    answer = await model_api("tabbyapi").load(Door(http, peer.url), "m")
+    assert answer.outcome == outcome
+    assert detail in answer.detail
+
+
+async def test_a_model_that_sleeps_below_a_router_is_woken_by_a_question(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/models/load", {"error": {"code": 400, "message": "model is already running"}}, 400)
+    peer.says("/slots", [{"id": 0, "is_processing": False}])
+    reply = await model_api("llama.cpp").load(Door(http, peer.url), "org/m:Q4")
+    assert reply.outcome == "done"
+    assert [request.target for request in peer.asked] == ["/models/load", "/slots?model=org%2Fm%3AQ4"]
+
+
+async def test_koboldcpp_says_no_with_status_200(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/api/admin/reload_config", {"success": False})
+    koboldcpp, door = model_api("koboldcpp"), Door(http, peer.url)
+    assert (await koboldcpp.load(door, "m.kcpps")).outcome == "refused"
+    assert (await koboldcpp.unload(door, "m")).outcome == "refused"
 
 
 @pytest.mark.parametrize(("result", "outcome"), [("koboldcpp/other-name", "done"), ("inactive", "failed")])

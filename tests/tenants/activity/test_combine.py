@@ -37,6 +37,15 @@ def test_the_authoritys_idle_stands_when_nothing_contradicts() -> None:
     )
 
 
+def test_where_the_first_defers_the_next_is_the_authority() -> None:
+    deferring = replace(seen("unknown", "http"), defers=True)
+    quiet = verdict(deferring, seen("idle", "sm-utilization"), seen("unknown", "cpu"))
+    assert (quiet.state, quiet.reason) == ("idle", "sm-utilization says idle")
+    assert verdict(deferring, seen("unknown", "sm-utilization"), seen("idle", "cpu")).state == "unknown"
+    assert verdict(deferring, seen("idle", "sm-utilization"), seen("busy", "cpu")).state == "busy"
+    assert verdict(deferring).reason == "http says unknown"
+
+
 def test_a_corroborator_that_sees_life_makes_it_busy() -> None:
     activity = verdict(seen("idle"), seen("busy", "sm-utilization", at=95))
     assert (activity.state, activity.reason) == ("busy", "sm-utilization says busy")

@@ -64,6 +64,45 @@ async def test_what_does_not_sleep_is_asked(peer: Peer, http: EngineHttp, props:
     assert (await look(SLEEPER, peer, http)).state == "busy"
 
 
+@pytest.mark.parametrize(
+    ("line", "spared"),
+    [
+        (("llama-server", "--sleep-idle-seconds", "300"), True),
+        (("llama-server", "--sleep-idle-seconds", "-1"), False),
+        (("llama-server", "--sleep-idle-seconds"), False),
+        (("llama-server",), False),
+    ],
+)
+async def test_what_would_go_to_sleep_is_not_kept_awake(
+    peer: Peer, http: EngineHttp, line: tuple[str, ...], spared: bool
+) -> None:
+    peer.says("/props", {"is_sleeping": False})
+    peer.says("/slots", [{"is_processing": False}])
+    spec = replace(SLEEPER, sleep_flag="--sleep-idle-seconds")
+    seen = await HttpProbe(spec).observe(context(http, presence(peer.url, holder(command_line=line))))
+    assert (seen.state, seen.defers) == (("unknown", True) if spared else ("idle", False))
+    assert peer.paths == (["/props"] if spared else ["/props", "/slots"])
+    peer.says("/props", {"is_sleeping": True})
+    asleep = await HttpProbe(spec).observe(context(http, presence(peer.url, holder(command_line=line))))
+    assert (asleep.state, asleep.reason) == ("idle", "asleep")
+
+
+async def test_of_several_processes_only_those_are_spared_that_would_go_to_sleep(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/props", {"is_sleeping": False})
+    peer.says("/slots", [{"is_processing": True}])
+    spec = replace(SLEEPER, sleep_flag="--sleep-idle-seconds", worker_port_flag="--port")
+    port = ("llama-server", "--port", str(peer.port))
+    sleeper = holder(1, command_line=(*port, "--sleep-idle-seconds", "300"))
+    both = presence("", sleeper, holder(2, command_line=port))
+    assert (await HttpProbe(spec).observe(context(http, both))).state == "busy"
+    peer.says("/slots", [{"is_processing": False}])
+    seen = await HttpProbe(spec).observe(context(http, both))
+    assert (seen.state, seen.defers) == ("unknown", True), "the quiet of both decides"
+    peer.says("/slots", {"error": "no list"})
+    doubtful = await HttpProbe(spec).observe(context(http, both))
+    assert (doubtful.state, doubtful.defers) == ("unknown", False)
+
+
 async def test_when_sleep_cannot_be_asked_for_nothing_else_is_sent(peer: Peer, http: EngineHttp) -> None:
     peer.says("/slots", [{"is_processing": False}])
     seen = await look(SLEEPER, peer, http)

@@ -1,13 +1,13 @@
 """Probe `http`: a JMESPath expression over JSON that the tenant, or each of its processes, answers."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from gpusupervisor.engine_http import HttpError, without_keys
 from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, unanswered
 from gpusupervisor.tenants.activity.verdict import Observation
-from gpusupervisor.tenants.census import TenantPresence
+from gpusupervisor.tenants.census import Holder
 from gpusupervisor.tenants.definition import Endpoint, ProbeSpec
 from gpusupervisor.tenants.json_query import query
 from gpusupervisor.tenants.listening import address_on_command_line
@@ -35,6 +35,9 @@ class HttpProbe:
         try:
             if spec.first and await self._asleep(context):
                 return Observation(self.kind, "idle", "asleep", context.now)
+            if spec.sleep_flag and any(_goes_to_sleep(spec.sleep_flag, holder) for holder in context.presence.holders):
+                reason = f"it is awake; {spec.get} is not asked, which would keep it from going to sleep"
+                return Observation(self.kind, "unknown", reason, context.now, defers=True)
             busy = query(spec.busy_when, await ask(context, spec.get, spec.timeout))
         except HttpError as error:
             return unanswered(self.kind, error, context)
@@ -54,28 +57,36 @@ class HttpProbe:
         presence = context.presence
         if not presence.holders:
             return Observation(self.kind, "absent", "none of its processes holds VRAM", context.now)
-        places = worker_addresses(presence, self._spec.worker_port_flag)
+        processes = tuple({holder.pid: holder for holder in presence.holders}.values())
+        places = [_worker_address(holder, self._spec.worker_port_flag) for holder in processes]
         if None in places or len(places) > MAX_WORKERS:
             return Observation(self.kind, "unknown", "where its processes listen is not known", context.now)
         # At an address that a process has named no key is sent, and nobody but this machine is asked.
         headers = without_keys(presence.headers)
         workers = [
-            replace(
-                context, presence=replace(presence, endpoint=place or "", endpoint_is_written=False, headers=headers)
-            )
-            for place in places
-        ]
+            replace(context, presence=replace(
+                presence, holders=(holder,), endpoint=place or "", endpoint_is_written=False, headers=headers
+            ))
+            for holder, place in zip(processes, places, strict=True)
+        ]  # fmt: skip
         seen = await asyncio.gather(*(self._ask(worker) for worker in workers))
         for state in ("busy", "unknown", "absent"):
-            found = next((each for each in seen if each.state == state), None)
+            # One that is in doubt is worse than one of which the next probe can tell.
+            found = min((each for each in seen if each.state == state), key=lambda each: each.defers, default=None)
             if found is not None:
                 return found if state == "busy" else replace(found, state="unknown")
         return seen[0]
 
 
-def worker_addresses(presence: TenantPresence, flag: str) -> Sequence[str | None]:
-    """Where each of the tenant's processes listens, by its own command line; None for one that does not say."""
-    lines = {holder.pid: holder.identity.command_line if holder.identity else () for holder in presence.holders}
+def _worker_address(holder: Holder, flag: str) -> str | None:
+    """Where a process listens, by its own command line; None when that does not say."""
     named = Endpoint("http://127.0.0.1:1", port_flags=(flag,))
-    ports = [address_on_command_line(named, line).port for line in lines.values()]
-    return [f"http://127.0.0.1:{port}" if port else None for port in ports]
+    port = address_on_command_line(named, holder.identity.command_line if holder.identity else ()).port
+    return f"http://127.0.0.1:{port}" if port else None
+
+
+def _goes_to_sleep(flag: str, holder: Holder) -> bool:
+    """The process has the flag, and not with a negative number, which means never."""
+    line = holder.identity.command_line if holder.identity else ()
+    after = (following for argument, following in pairwise(line) if argument == flag)
+    return any(not following.startswith("-") for following in after)
