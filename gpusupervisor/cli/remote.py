@@ -59,6 +59,7 @@ async def _connected_pair() -> "tuple[asyncio.Task[MessageBus], socket.socket]":
         bus = MessageBus(f"unix:path={path}", auth=AuthExternal(UID_NOT_SPECIFIED))
         connecting = asyncio.create_task(bus.connect())
         theirs, _ = await asyncio.get_running_loop().sock_accept(listener)
+        theirs.setblocking(True)  # as programs expect their input
         return connecting, theirs
 
 
