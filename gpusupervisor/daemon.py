@@ -174,19 +174,13 @@ class Daemon:
             residency=parts.residency,
             telemetry=parts.telemetry,
         )
+        where, authority = self._surroundings.bus_address, self._surroundings.authority
         bus = await BusService.start(
-            self._surroundings.bus_address,
-            supervisor,
-            parts.hardware,
-            self._jobs,
-            __version__,
-            self._clock,
-            self._surroundings.authority,
-            parts.telemetry,
-            supervisor.before_first_tick(),
+            where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority, parts.telemetry
         )
         self._bus = bus
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
+        bus.publish(supervisor.before_first_tick())
         self._notifier.ready()
         write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
         works = (

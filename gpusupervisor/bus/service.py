@@ -92,17 +92,13 @@ class BusService:
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
         telemetry: TelemetryAnswers | None = None,
-        first: State | None = None,
     ) -> "BusService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
 
-        jobs: whoever owns them tells of each change by `show_job`. telemetry: None stores nothing. first: what is
-        shown to a call that is already waiting for the name.
+        jobs: whoever owns them tells of each change by `show_job`. telemetry: None stores nothing.
         """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
         service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus), telemetry)
-        if first is not None:
-            service.publish(first)
         try:
             await presence.own_name()
         except BaseException:
