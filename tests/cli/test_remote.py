@@ -81,11 +81,11 @@ async def test_without_a_connection_ssh_is_heard_and_the_next_step_told(
     remote.answer(f"#!/bin/sh\n{script}\n")
     shown = await remote.run("tenants", "-H", "me@box:2222")
     assert shown.status == 3
-    *heard, first, next_step = shown.errors.splitlines()
+    *heard, first, _, next_step = shown.errors.splitlines()
     assert heard == (["Permission denied (publickey)."] if "255" in script else [])
     assert first.startswith("No connection to the system bus of me@box:2222 (")
     assert reason in first
-    assert next_step.endswith("Try: ssh -p 2222 me@box systemd-stdio-bridge")
+    assert next_step == "Try it with: ssh -p 2222 me@box systemd-stdio-bridge"
 
 
 async def test_without_ssh_here_that_is_told(remote: Remote) -> None:
