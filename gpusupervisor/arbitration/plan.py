@@ -40,7 +40,7 @@ class Request:
 
 
 def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePlan:
-    """The plan that covers a need, or the insufficient one that names its blockers."""
+    """The plan that covers a need, or the insufficient one that names its blockers; none where it never fits."""
     beneficiary = situation.tenants.get(request.beneficiary)
     rank = beneficiary.priority if beneficiary else ANYBODY
     if request.rank is not None:
@@ -62,7 +62,7 @@ def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePl
         beneficiary=request.beneficiary,
         shortfall=shortfall,
         steps=plan_steps,
-        blockers=blockers,
+        blockers=blockers if fits else (),
         sufficient=sufficient,
         reclaimable=reclaimable,
         summary=_summary(situation, request, shortfall, plan_steps, blockers, sufficient, reclaimable, fits),

@@ -1,5 +1,6 @@
 """Values made fit for the wire: text that is valid and bounded, sizes that fit `t`, nested dictionaries of variants."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,11 @@ ERROR_LIMIT = 8 * 1024
 """Characters of an error's text, which may list every mistake of a configuration."""
 DOCUMENT_LIMIT = 256 * 1024
 
+_TO_COPY = re.compile(
+    r"(?:\b(?:systemctl|journalctl|gpusupervisorctl)(?: -\S+)*(?: [\w@.:-]+){1,2}|/\S+\w|\w\.service)$"
+)
+"""What a text ends in when its last words are to be copied to a terminal: a command, a path, a unit."""
+
 
 def text(value: str, limit: int = TEXT_LIMIT) -> str:
     """One line that no terminal, log or marshaller can stumble over; much of what is shown others wrote."""
@@ -22,8 +28,8 @@ def text(value: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def sentence(value: str) -> str:
-    """A text with the full stop that a whole sentence has; short reasons have none."""
-    return value if value.endswith((".", "!", "?")) or not value else f"{value}."
+    """A text with the full stop that a whole sentence has; none where it would stick to a command or a file's name."""
+    return value if not value or value.endswith((".", "!", "?")) or _TO_COPY.search(value) else f"{value}."
 
 
 def unknown_option(name: str, value: Variant, allowed: str) -> InvalidArgument:

@@ -75,7 +75,7 @@ class DriverSession:
         """One GPU now, its process list included. Raises NoSuchGpu for a UUID that was never seen."""
         identity = self._known.get(uuid)
         if identity is None:
-            raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: see the GPUs that gpusupervisorctl status lists")
+            raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: gpusupervisorctl status lists those that there are")
         pci = identity.pci_bus_id
         asleep = uuid in self._given or (bool(pci) and read_power(self._root, pci).asleep)
         if asleep or self._status.state == "asleep":

@@ -129,7 +129,7 @@ class Controls:
                 await self._find()
             found = self._gpus.get(uuid)
             if found is None:
-                raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: see the GPUs that gpusupervisorctl status lists")
+                raise NoSuchGpu(f"There is no GPU {plain(uuid)!r}: gpusupervisorctl status lists those that there are")
             yield found
 
     async def watch(self, uuid: str) -> Moment:

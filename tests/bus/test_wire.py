@@ -1,8 +1,9 @@
+import pytest
 from dbus_fast import Message, MessageType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusupervisor.bus.wire import TEXT_LIMIT, details, document, size, text, variant
+from gpusupervisor.bus.wire import TEXT_LIMIT, details, document, sentence, size, text, variant
 from gpusupervisor.clock import UNKNOWN
 
 
@@ -17,6 +18,23 @@ def marshals(signature: str, value: object) -> bool:
 def test_text_of_other_programs_cannot_reach_a_terminal() -> None:
     assert text("evil\x1b[?1047h\nname\x00") == "evil [?1047h name"
     assert text("\udcff") == ""
+
+
+def test_a_sentence_ends_with_a_full_stop() -> None:
+    assert sentence("stop it, or describe it") == sentence("stop it, or describe it.") == "stop it, or describe it."
+    assert sentence("correct it (gpusupervisorctl lint shows every problem)").endswith(").")
+    assert sentence("run systemctl restart ollama.service to bring it into force").endswith("force.")
+    assert sentence("") == ""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["systemctl restart x.service", "systemctl --user restart comfyui.service", "journalctl -u gpusupervisor-helper",
+     "and systemctl reload dbus", "gpusupervisorctl health", "it is in /etc/gpusupervisor/gpusupervisor.toml",
+     "stop ollama.service"],
+)  # fmt: skip
+def test_no_full_stop_sticks_to_what_is_to_be_copied(ending: str) -> None:
+    assert sentence(ending) == ending
 
 
 def test_long_text_is_cut() -> None:
