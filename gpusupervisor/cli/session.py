@@ -51,8 +51,10 @@ class Session:
         """Print for a person."""
         console = self.console
         if console.is_terminal:
+            from gpusupervisor.cli.screens.common import paragraph
+
             for each in renderables:
-                console.print(each)
+                console.print(paragraph(each, console))
             return
         with console.capture() as drawn:
             for each in renderables:

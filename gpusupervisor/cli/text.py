@@ -15,6 +15,9 @@ _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _MOST_MARKS = 4
 """Combining characters on one letter; every script gets by with fewer."""
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[W%]|°C)")
+_HELD = "\ue000"
+"""In no text that is shown, and no blank."""
 LEFT_TO_RIGHT_MARK = "\u200e"
 NEAREST = "gpusupervisor.nearest"
 """How encodings without every character treat those that they lack: see `_nearest`."""
@@ -90,8 +93,18 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
+def units_held(text: str) -> str:
+    """Text of the same width that is not folded between a number and its unit; `units_freed` is what is then shown."""
+    return _UNIT.sub(_HELD, text)
+
+
+def units_freed(text: str) -> str:
+    """What `units_held` was made of."""
+    return text.replace(_HELD, " ")
+
+
 def folded(text: object, stream: TextIO) -> str:
-    """The same with its sentences folded between words where `stream` is a terminal."""
+    """The text with its sentences folded between words where `stream` is a terminal."""
     lines = safe_lines(text)
     if not stream.isatty():
         return lines
@@ -100,4 +113,4 @@ def folded(text: object, stream: TextIO) -> str:
 
     width = shutil.get_terminal_size().columns
     fold = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False).fill
-    return "\n".join(fold(line) if len(line) > width else line for line in lines.splitlines())
+    return "\n".join(units_freed(fold(units_held(line))) if len(line) > width else line for line in lines.splitlines())

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from rich.console import Console
 from rich.text import Text
 
 from gpusupervisor.cli import signals
 from gpusupervisor.cli.screens import controls, engines, health, jobs, plans, tenants
-from gpusupervisor.cli.screens.common import table
+from gpusupervisor.cli.screens.common import paragraph, table
 from gpusupervisor.cli.terminal import Canvas
 from tests.cli.screens import NASTY, drawn, is_harmless
 from tests.cli.shapes_of import GIB, job, tenant
@@ -205,6 +206,11 @@ def test_sentences_stand_beside_their_row_where_there_is_room() -> None:
     assert head.split() == ["CHECK", "STATE", "A", "COLUMN", "OF", "SOME", "WIDTH", "WHY"]
     assert driver.endswith("for as long as anybody can remember")
     assert fans.split() == ["fans", "skipped", "y"]
+
+
+def test_a_paragraph_is_not_folded_between_a_number_and_its_unit() -> None:
+    shown = paragraph(Text("it lacks about 20.0 GiB of VRAM"), Console(width=20))
+    assert drawn([shown], 20).splitlines() == ["it lacks about", "20.0 GiB of VRAM"]
 
 
 def test_sentences_stand_below_their_row_where_they_would_be_a_strip() -> None:

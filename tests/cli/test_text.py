@@ -80,3 +80,10 @@ def test_a_message_is_folded_between_words_on_a_terminal_alone(monkeypatch: pyte
 
 def test_a_message_ends_with_one_full_stop() -> None:
     assert sentence("it is lost") == sentence("it is lost.") == "it is lost."
+
+
+def test_a_message_is_not_folded_between_a_number_and_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert folded("it lacks about 20.0 GiB of VRAM", stream) == "it lacks about\n20.0 GiB of VRAM"

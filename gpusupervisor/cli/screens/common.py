@@ -3,7 +3,6 @@
 Colours are of the eight that every terminal has, those that read on dark and on light; nothing is told by colour alone.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from datetime import datetime
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.text import Text
 
-from gpusupervisor.cli.text import kept_in_place, safe
+from gpusupervisor.cli.text import kept_in_place, safe, units_freed, units_held
 from gpusupervisor.quantities import format_bytes, format_duration
 
 GOOD, LIVELY, DOUBTFUL, BAD, QUIET, STRONG = "green", "cyan", "magenta", "bold red", "dim", "bold"
@@ -24,9 +23,6 @@ _BELOW = 4
 _LEAST = 8
 """Columns of a cell on a terminal that is too narrow for everything."""
 
-_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[W%]|°C)")
-_HELD = "\ue000"
-"""Of a width of its own, in no text that is shown, and no blank."""
 
 STYLES = {
     "ok": GOOD, "idle": GOOD, "supported": GOOD, "freed": GOOD, "satisfied": GOOD, "succeeded": GOOD, "settled": GOOD,
@@ -153,12 +149,19 @@ def _side_by_side(cells: Sequence[tuple[Text, int, JustifyMethod]], console: Con
 def _folded(cell: Text, console: Console, width: int) -> list[Text]:
     """Folded between words, and not between a number and its unit."""
     held = cell.copy()
-    held.plain = _UNIT.sub(_HELD, held.plain)
+    held.plain = units_held(held.plain)
     lines = list(held.wrap(console, width, overflow="fold"))
     for line in lines:
-        line.plain = line.plain.replace(_HELD, " ")
+        line.plain = units_freed(line.plain)
         line.rstrip()
     return lines
+
+
+def paragraph(shown: RenderableType, console: Console) -> RenderableType:
+    """Text that is longer than a line folded as cells are; anything else as it is."""
+    if not isinstance(shown, Text) or shown.no_wrap or shown.cell_len <= console.width:
+        return shown
+    return Text("\n").join(_folded(shown, console, console.width))
 
 
 def table(

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import DOUBTFUL, GOOD, QUIET, STRONG, absent, table, text
+from gpusupervisor.cli.screens.common import DOUBTFUL, GOOD, QUIET, STRONG, Grid, absent, marked, table, text
 from gpusupervisor.cli.shapes import Shape
 
 
@@ -43,9 +42,13 @@ def details(engine: Shape) -> list[RenderableType]:
         value = f" = {setting['value']}" if setting["value"] else ""
         screen += ["", Text.assemble(text(setting["name"], STRONG), text(value), text(f"  {setting['source']}", QUIET))]
         if setting["pending"]:
-            screen.append(Padding(text(f"after a restart: {setting['pending']}", DOUBTFUL), (0, 0, 0, 2)))
+            screen.append(_indented(text(f"after a restart: {setting['pending']}", DOUBTFUL)))
         if setting["meaning"]:
-            screen.append(Padding(text(setting["meaning"]), (0, 0, 0, 2)))
+            screen.append(_indented(text(setting["meaning"])))
     if not engine["settings"]:
         screen += ["", text("No settings are known.", QUIET)]
     return [*screen, "", text(engine["settings_problem"], DOUBTFUL)] if engine["settings_problem"] else screen
+
+
+def _indented(sentence: Text) -> Grid:
+    return marked([(Text(" "), sentence)])
