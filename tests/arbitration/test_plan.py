@@ -81,7 +81,8 @@ def test_a_need_beyond_the_card_is_blamed_on_nobody() -> None:
     now = situation(starving(need=30, less_helps=True), tenant("lazy", 4), tenant("important", 4, protected=True))
     plan = plan_for(now, 30)
     assert not plan.fits
-    assert plan.steps == plan.blockers == ()
+    assert plan.steps == ()
+    assert plan.blockers == ()
     assert "can never fit" in plan.summary
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from gpusupervisor.cli.screens.memory import WIDEST, bar, keys, shares
 from gpusupervisor.cli.screens.status import screen
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.terminal import Canvas
+from gpusupervisor.cli.terminal import UNBOUNDED, Canvas
 from tests.cli.screens import NASTY, drawn, is_harmless
 from tests.cli.shapes_of import EIGHT, FORTY, GIB, NO_DRIVER, SCRIPTS, STARVED, gpu, health, job, status, tenant
 
@@ -43,6 +43,10 @@ def test_no_line_is_wider_than_the_terminal(scene: str, width: int) -> None:
     for colours in (False, True):
         for line in screen_lines(SCENES[scene], width, colours):
             assert cell_len(line) <= width
+
+
+def test_cards_stand_below_each_other_where_nobody_looks_at_the_width() -> None:
+    assert max(map(len, shown(EIGHT, UNBOUNDED).splitlines())) < 200
 
 
 def screen_lines(shape: Shape, width: int, colours: bool) -> list[str]:

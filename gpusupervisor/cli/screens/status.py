@@ -22,7 +22,7 @@ from gpusupervisor.cli.screens.common import (
 from gpusupervisor.cli.screens.memory import WIDEST, Holder, Key, Keys, bar, holders, keys, legend
 from gpusupervisor.cli.screens.tenants import why
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.terminal import Canvas
+from gpusupervisor.cli.terminal import UNBOUNDED, Canvas
 
 Row = tuple[Text, Text, str, Text, Text]
 Item = tuple[Text, Text]
@@ -37,7 +37,7 @@ def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
     tenants = {each["id"]: each for each in status["tenants"]}
     marks = keys([gpu for gpu in status["gpus"] if is_known(gpu)], canvas)
     shown: list[RenderableType] = [head(status)]
-    wide = canvas.width >= 2 * WIDEST and len(status["gpus"]) > 1
+    wide = 2 * WIDEST <= canvas.width < UNBOUNDED and len(status["gpus"]) > 1
     part = canvas._replace(width=canvas.width // 2 - _GAP) if wide else canvas
     cards = [
         Group("", *(_card(gpu, tenants, marks, part) if is_known(gpu) else [unreadable(gpu)])) for gpu in status["gpus"]
