@@ -163,7 +163,7 @@ class Jobs:
         del self._tasks[number]
         job, now = self._jobs[number], self._clock.now()
         if task.cancelled():
-            job = ended(job, "cancelled", now, "cancelled")
+            job = ended(job, "cancelled", now)
         elif (error := task.exception()) is None:
             job = ended(job, "succeeded", now, result=task.result())
         elif isinstance(error, SupervisorError):

@@ -22,5 +22,6 @@ def find(objects: Mapping[str, Mapping[str, Mapping[str, Any]]], wanted: str = "
         return found[0]
     if not gpus:
         raise CommandFailed("No GPU is known; gpusupervisorctl health says why.", FAILED)
-    problem = f"Not just one GPU has a UUID that begins with {wanted!r}" if wanted else "There is not just one GPU"
+    number = "More than one GPU has" if found else "No GPU has"
+    problem = f"{number} a UUID that begins with {wanted!r}" if wanted else "There is more than one GPU"
     raise CommandFailed(f"{problem}; name it by how its UUID begins: {', '.join(gpus.values())}.", WRONG_USE)

@@ -80,6 +80,7 @@ async def test_a_gpu_is_named_by_how_its_uuid_begins(ctl: Run, service: BusServi
     assert "controlling" in (await ctl("fans", "--gpu", CARD[:8])).output
     shown = await ctl("profile", "--gpu", "GPU-9")
     assert (shown.status, shown.output) == (2, "")
+    assert shown.errors.startswith("No GPU has a UUID that begins with 'GPU-9';")
     assert CARD in shown.errors
 
 

@@ -266,6 +266,7 @@ async def test_what_was_learned_can_be_forgotten(ctl: Run, remembering: BusServi
     assert (shown.status, shown.output) == (0, "Forgot 1 fact of ollama; it is learned anew from now on.\n")
     assert json.loads((await ctl("forget", "ollama", "--json")).output) == {"tenant": "ollama", "forgotten": 2}
     assert past.asked[-2:] == [("forget", "ollama", "need"), ("forget", "ollama", "")]
+    assert (await ctl("forget", "nobody")).output == "Nothing was learned of nobody.\n"
     assert (await ctl("forget", "ollama", "--kind", "party")).status == 2
 
 

@@ -100,7 +100,7 @@ async def test_it_cleans_up_with_all_that_it_uses_before_the_service_ends(
     assert order == ["running at 40", "Observatory", "EngineHttp", "BusService"]
     await listener.wait_for(lambda signals: any(one.member == "Finished" for one in signals))
     [finished] = [one for one in listener.signals if one.member == "Finished"]
-    assert (finished.path, plain(finished.body)) == (JOB, ["cancelled", "cancelled", {}])
+    assert (finished.path, plain(finished.body)) == (JOB, ["cancelled", "", {}])
 
 
 async def test_one_that_does_not_clean_up_does_not_hold_up_the_end_for_ever(

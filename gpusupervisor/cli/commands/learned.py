@@ -30,6 +30,8 @@ async def forget(session: Session) -> None:
     count = await _ask(session, "Forget", "ss", tenant, kind)
     if session.json:
         return session.emit({"tenant": tenant, "forgotten": count})
+    if not count:
+        return session.say(f"Nothing was learned of {tenant}.")
     what = "1 fact" if count == 1 else f"{count} facts"
     return session.say(f"Forgot {what} of {tenant}; it is learned anew from now on.")
 
