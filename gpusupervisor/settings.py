@@ -18,8 +18,8 @@ LAYERS = (
 SMALLEST_STORE = 4 << 20
 """Bytes."""
 LONGEST_INTERVAL = 15_000_000
-"""Microseconds between two looks. systemd is told once per look that the service is alive, and its WatchdogSec= is 30 s;
-evidence of what engines do is too old after about as long as this."""
+"""Microseconds between two looks. systemd is told once per look that the service is alive, and its WatchdogSec= is
+30 s; what engines told at the look before is too old after about as long as this."""
 
 _MILLISECOND = 1000
 _SECOND = 1_000_000

@@ -1,8 +1,23 @@
 """How NVML is called: by pynvml's name, with errors turned into DriverError where they arise. NVML thread only."""
 
+from pathlib import Path
 from typing import Any
 
-from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, UNKNOWN_ERROR, DriverError, code_of
+from gpusupervisor.gpu.errors import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, UNKNOWN_ERROR, DriverError, code_of
+
+CONTROL_NODE = Path("/dev/nvidiactl")
+SIGNS_OF_THE_DRIVER = (Path("/sys/module/nvidia"), Path("/proc/driver/nvidia"))
+
+
+def initialise() -> None:
+    """nvmlInit; raises DriverError.
+
+    A driver that somebody has unloaded stays unloaded: its device node is left behind, and whoever opens that makes
+    the kernel load the driver again.
+    """
+    if CONTROL_NODE.exists() and not any(sign.exists() for sign in SIGNS_OF_THE_DRIVER):
+        raise DriverError("nvmlInit", DRIVER_NOT_LOADED)
+    ask("nvmlInit")
 
 
 def ask(function: str, *arguments: object) -> Any:  # noqa: ANN401  (pynvml has no types)

@@ -48,8 +48,8 @@ def device_access(roots: Roots) -> DeviceAccess:
     """Whether the control device can be opened. It belongs to no GPU: opening it wakes none."""
     module = (roots.proc / "driver" / "nvidia" / "version").exists()
     node = roots.dev / "nvidiactl"
-    if not node.exists():
-        return DeviceAccess(module)
+    if not module or not node.exists():  # opening the node would have the kernel load a driver that was unloaded
+        return DeviceAccess(module, node.exists())
     try:
         os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
