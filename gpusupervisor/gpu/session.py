@@ -14,14 +14,17 @@ from gpusupervisor.gpu.backoff import Backoff
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
-from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuProcess, GpuSample, GpuState, Sample
 from gpusupervisor.gpu.sleep_gate import SleepGate
 
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
 """How often sysfs is searched for GPUs that came or went."""
 GIVEN_AWAY = "given away, so it is left alone until Attach is called"
 PERSISTENT = 3
-"""Samples in a row in which every GPU fails, after which NVML is initialised again."""
+"""Samples in a row in which a GPU fails, after which NVML is initialised again."""
+NEXT_TO_NOTHING = 32 << 20
+"""Bytes that a display server keeps on a GPU beside the one it draws with (Xorg 4 MiB, Wayland compositors a few more).
+Such a GPU sleeps all the same, as long as nobody asks the driver about it."""
 
 
 class DriverSession:
@@ -140,8 +143,9 @@ class DriverSession:
         errors = [reading.error for reading in readings if reading.error is not None]
         unreachable = self._reader.unreachable
         self._status = self._judge(readings, errors, unreachable, asleep)
-        self._failures = self._failures + 1 if self._status.state == "failing" else 0
-        gone = any(error.error_class == "lifecycle" for error in (*errors, *unreachable))
+        self._failures = self._failures + 1 if errors else 0
+        gone = any(error.error_class == "lifecycle" for error in errors)
+        gone |= any(error.error_class in ("lifecycle", "transient") for error in unreachable)
         if gone or self._failures >= PERSISTENT or self._status.state == "no-gpu":
             self._backoff.failed(now)
         else:
@@ -203,5 +207,10 @@ class DriverSession:
 
 
 def _is_vacant(gpu: GpuSample) -> bool:
-    """Nobody is on it, for certain."""
-    return gpu.state == "ok" and not gpu.processes and not gpu.attribution_problem
+    """Nobody uses it, for certain."""
+    return gpu.state == "ok" and not gpu.attribution_problem and all(map(_is_onlooker, gpu.processes))
+
+
+def _is_onlooker(process: GpuProcess) -> bool:
+    """A display server, which opens every GPU there is."""
+    return process.kinds == {"graphics"} and process.used is not None and process.used <= NEXT_TO_NOTHING
