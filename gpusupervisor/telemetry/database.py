@@ -204,7 +204,11 @@ def salvage(path: Path) -> Recalled:
     """What can be read of a file that is damaged or cannot be written; nothing of it is changed."""
     log = path.with_name(f"{path.name}-wal")
     # an empty log is left by a try to open it on a full disk, where no file beside it can be made to read them together
-    immutable = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    try:
+        has_log = log.stat().st_size > 0
+    except OSError:
+        has_log = False
+    immutable = "" if has_log else "&immutable=1"
     try:
         connection = sqlite3.connect(f"file:{path}?mode=ro{immutable}", uri=True, isolation_level=None)
     except sqlite3.Error:
