@@ -103,7 +103,6 @@ class Device:
             sampled_at,
             memory,
             processes,
-            listed.read_at,
             attribution_problem=listed.problem,
             sensors=self._sensors.read() if sensors else GpuSensors(),
         )

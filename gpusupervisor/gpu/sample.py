@@ -90,8 +90,7 @@ class GpuSample:
     memory: GpuMemory | None = None
     """None while the GPU sleeps, is lost or fails."""
     processes: tuple[GpuProcess, ...] = ()
-    processes_at: int = 0
-    """When the process list was read: it is dearer than memory and read less often."""
+    """Up to some seconds older than `memory`, for reading them costs more."""
     attribution_problem: str = ""
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""

@@ -205,7 +205,7 @@ def test_the_last_list_is_carried_forward_while_little_moves(
     world.gpus[0].other_used = 15 * MIB
     carried = read_one(reader)
     assert list(world.calls) == ["nvmlDeviceGetMemoryInfo_v2"]
-    assert (carried.processes, carried.processes_at) == (first.processes, first.processes_at)
+    assert carried.processes == first.processes
     assert carried.sampled_at == clock.now()
 
 
@@ -219,7 +219,7 @@ def test_the_list_is_read_again_when_memory_moved_when_old_or_when_asked_for(
     assert COMPUTE_LIST in world.calls
     world.calls.clear()
     clock.advance(5.1)
-    assert read_one(reader).processes_at == clock.now()
+    read_one(reader)
     assert COMPUTE_LIST in world.calls
     world.calls.clear()
     read_one(reader, ReadRequest(fresh_processes=True))
