@@ -31,12 +31,11 @@ class Roots:
     sysfs_pci: Path = SYSFS_PCI_DEVICES
 
 
-def look_around(roots: Roots, now: int) -> Surroundings:
+def look_around(roots: Roots) -> Surroundings:
     """What the file systems tell; polkit is not asked here."""
     power = tuple(read_power(roots.sysfs_pci, device) for device in find_devices(roots.sysfs_pci))
     could_sleep = any(device.managed and not device.asleep for device in power)
     return Surroundings(
-        seen_at=now,
         access=device_access(roots),
         proc=proc_view(roots.proc),
         power=power,

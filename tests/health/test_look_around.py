@@ -149,5 +149,5 @@ def test_a_gpu_that_could_sleep_and_is_awake_has_its_holders_looked_for(tmp_path
         (card / name).write_text(f"{text}\n")
     for status, holders in (("active", 1), ("suspended", 0)):
         (card / "power" / "runtime_status").write_text(f"{status}\n")
-        seen = look_around(roots, 5)
-        assert (seen.seen_at, len(seen.power), len(seen.open_by)) == (5, 1, holders)
+        seen = look_around(roots)
+        assert (len(seen.power), len(seen.open_by)) == (1, holders)
