@@ -6,7 +6,7 @@ from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.quantities import format_duration
 
 GO_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-"""What Go's strconv.ParseBool takes for false, and nothing else."""
+"""What strconv.ParseBool takes for false, and nothing else."""
 _GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _GO_PART = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 _GO_DURATION = re.compile(rf"([+-]?)((?:{_GO_PART})+)", re.ASCII)

@@ -105,7 +105,7 @@ class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
 
 
 def code_of(error: Exception) -> int:
-    """nvmlReturn_t of an NVMLError; FUNCTION_NOT_FOUND for NVMLLibraryMismatchError: a symbol is missing."""
+    """nvmlReturn_t of an NVMLError; FUNCTION_NOT_FOUND for NVMLLibraryMismatchError, which is none."""
     return int(getattr(error, "value", FUNCTION_NOT_FOUND))
 
 

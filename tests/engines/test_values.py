@@ -33,7 +33,7 @@ def test_keep_alive_is_a_duration_or_whole_seconds(text: str, seconds: float | N
     assert keep_alive(text) == seconds
 
 
-def test_ollama_takes_a_switch_that_it_cannot_read_for_on() -> None:
+def test_ollama_takes_what_it_cannot_read_for_on() -> None:
     assert [ollama_on(text) for text in ("1", "yes", "0", "false", "off", "'0'")] == [
         True,
         True,

@@ -35,8 +35,8 @@ def test_every_code_has_a_class(code: int, expected: ErrorClass) -> None:
 def test_a_missing_symbol_that_pynvml_reports_as_no_nvml_error_is_unsupported() -> None:
     mismatch = pynvml.NVMLLibraryMismatchError("Unversioned function called")
     assert not isinstance(mismatch, pynvml.NVMLError)
-    assert DriverError("nvmlInit", code_of(mismatch)).error_class == "unsupported"
     assert code_of(mismatch) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert DriverError("nvmlInit", code_of(mismatch)).error_class == "unsupported"
 
 
 def test_an_unhashable_error_becomes_one_that_can_be_kept_and_compared() -> None:

@@ -6,28 +6,28 @@ from gpusupervisor.cli.exits import DONE, FAILED, WRONG_USE, CommandFailed
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
-_NOTHING_LASTS = "Nothing of this lasts. Idle applications lose what they have loaded until they are used next."
+_NOTHING_LASTS = "Nothing is left changed, but idle applications lose what they have loaded until they are next used."
 
 
 async def verify(session: Session) -> int:
-    """List what is tried, ask, try it. Ends with `exits.FAILED` when a step has failed."""
+    """List what is tried, ask, try it. Ends with `exits.FAILED` or `exits.PARTIAL` unless all is well."""
     from gpusupervisor.cli.drill import Drill, planned
     from gpusupervisor.cli.drill_plan import plan
 
     options = session.options
     steps = plan(await session.client.objects(), options.tenant)
     if options.dry_run:
-        _show(session, {"passed": None, "steps": planned(steps)})
+        _show(session, {"outcome": None, "steps": planned(steps)})
         return DONE
     if not any(not step.skipped for step in steps):
-        _show(session, {"passed": None, "steps": planned(steps)})
+        _show(session, {"outcome": None, "steps": planned(steps)})
         session.note("There is nothing to try now: no application is idle with memory, and nothing is controlled.")
         return DONE
     if not options.yes:
         await _ask([f"{step.kind} {step.target}: {step.what}" for step in steps if not step.skipped], session)
     drill = Drill(session, steps)
     code = await drill.run()
-    _show(session, {"passed": code == DONE, "steps": drill.rows})
+    _show(session, {"outcome": drill.outcome, "steps": drill.rows})
     return code
 
 
@@ -37,7 +37,7 @@ async def _ask(what: list[str], session: Session) -> None:
 
     if not sys.stdin.isatty():
         raise CommandFailed("It asks before it does anything, and nobody is there to be asked: add --yes.", WRONG_USE)
-    for line in ("This is going to be done:", *(f"  {each}" for each in what), _NOTHING_LASTS):
+    for line in ("This will be done:", *(f"  {each}" for each in what), _NOTHING_LASTS):
         session.note(line)
     try:
         answer = await ask("Go on? [y/N] ")

@@ -35,6 +35,8 @@ def told(event: Shape) -> str:
             return _load(tenant, details)
         case "job":
             return _with(f"job {safe(details.get('id', '?'))} {safe(details['state'])}", details["detail"])
+        case "drift" if details["state"] == "ended":
+            return _with(f"the drift of {safe(details.get('id', '?'))} is over", details["detail"])
         case "health" | "drift" | "fans":
             summary = details.get("summary") or details["detail"]
             return _with(f"{safe(details.get('id', '?'))} is {safe(details['state'])}", summary)
@@ -44,7 +46,7 @@ def told(event: Shape) -> str:
 def _load(tenant: str, details: Mapping[str, Any]) -> str:
     took = details.get("duration")
     time = f" in {format_duration(took, 100_000)}" if isinstance(took, int) else ""
-    source = f" from {safe(details['source'])}" if details.get("source") else ""
+    source = {"cold": " from disk", "warm": " from RAM"}.get(details.get("source", ""), "")
     return f"{tenant} loaded {safe(details.get('model', ''))} ({_size(details.get('size'))}){time}{source}"
 
 

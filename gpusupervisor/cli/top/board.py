@@ -23,7 +23,7 @@ _STARTING: shapes.Shape = {
 _UNCHECKED: shapes.Shape = {"state": "degraded", "summary": "nothing is checked yet", "checks": []}
 _TOLD = {
     "ReleasePlanned", "ReleaseStarted", "ReleaseStep", "ReleaseFinished", "Alert", "DriftDetected", "DriftRepaired",
-    "DriftContested", "TrialEnded", "Finished",
+    "DriftContested", "DriftEnded", "TrialEnded", "Finished",
 }  # fmt: skip
 
 Of = tuple[str, str]
@@ -215,8 +215,11 @@ class Board:
 
     @property
     def status(self) -> shapes.Shape:
-        """The manager's properties and health, as the head of `status` needs them."""
-        return {**_STARTING, **shapes.properties(self._manager), "health": self.health}
+        """The manager's properties and health, as the head of `status` needs them, with the checks in its summary."""
+        health = {**self.health, "checks": []}
+        if health["state"] != "ok":
+            health["summary"] = f"{health['state']}: {health['summary']}"
+        return {**_STARTING, **shapes.properties(self._manager), "health": health}
 
     @property
     def gpus(self) -> list[shapes.Shape]:
