@@ -103,6 +103,7 @@ def _delete_before(database: Database, before: int) -> Iterator[None]:
 
     def delete_rest(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM events WHERE at < ?", (before,))
+        connection.execute("DELETE FROM series WHERE NOT EXISTS (SELECT 1 FROM samples WHERE samples.series = series.id)")
 
     for series in _series(database):
 
@@ -112,6 +113,7 @@ def _delete_before(database: Database, before: int) -> Iterator[None]:
         database.transaction(delete)
         yield
     database.transaction(delete_rest)
+    database.forget_series()
     yield
 
 

@@ -154,10 +154,14 @@ class Database:
             yield
             self.connection.execute("COMMIT")
         except BaseException:
-            self._series.clear()  # some may have been made in what is rolled back
+            self.forget_series()  # some may have been made in what is rolled back
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
+
+    def forget_series(self) -> None:
+        """Which number a series has is looked up anew: rows of the table were deleted."""
+        self._series.clear()
 
     def transaction(self, statements: Callable[[sqlite3.Connection], None]) -> None:
         """Several statements, all or none."""
