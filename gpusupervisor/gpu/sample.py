@@ -18,6 +18,10 @@ GpuState = Literal["ok", "asleep", "lost", "failing"]
 MemorySource = Literal["nvml-v2", "nvml-v1", "unified"]
 ProcessKind = Literal["compute", "graphics", "mps"]
 
+NEXT_TO_NOTHING = 16 << 20
+"""Bytes that a display server keeps on a GPU beside the one it draws with (Xorg 4 MiB, Wayland compositors a few more);
+one framebuffer alone takes 8 MiB and more, and there are several. Such a GPU sleeps all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
@@ -66,6 +70,11 @@ class GpuProcess:
     sm_utilization: int | None = None
     """Percent of SM time of this process over the last second; None when not asked or not supported."""
 
+    @property
+    def looks_on(self) -> bool:
+        """A display server that has the GPU open, as it opens every one, and does not use it."""
+        return self.kinds == {"graphics"} and self.used is not None and self.used <= NEXT_TO_NOTHING
+
 
 @dataclass(frozen=True, slots=True)
 class GpuSensors:
@@ -96,6 +105,11 @@ class GpuSample:
     detail: str = ""
     """What failed, for `lost` and `failing`."""
     sensors: GpuSensors = GpuSensors()
+
+    @property
+    def is_unused(self) -> bool:
+        """Nobody uses it, for certain."""
+        return self.state == "ok" and not self.attribution_problem and all(each.looks_on for each in self.processes)
 
 
 @dataclass(frozen=True, slots=True)

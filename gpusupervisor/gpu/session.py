@@ -14,7 +14,7 @@ from gpusupervisor.gpu.backoff import Backoff
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
-from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuProcess, GpuSample, GpuState, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample
 from gpusupervisor.gpu.sleep_gate import SleepGate
 
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
@@ -22,9 +22,6 @@ LOOK_FOR_DEVICES = 30 * MICROSECONDS
 GIVEN_AWAY = "given away, so it is left alone until Attach is called"
 PERSISTENT = 3
 """Samples in a row in which a GPU fails, after which NVML is initialised again."""
-NEXT_TO_NOTHING = 32 << 20
-"""Bytes that a display server keeps on a GPU beside the one it draws with (Xorg 4 MiB, Wayland compositors a few more).
-Such a GPU sleeps all the same, as long as nobody asks the driver about it."""
 
 
 class DriverSession:
@@ -152,7 +149,7 @@ class DriverSession:
             self._backoff.succeeded()
         self._remember(readings, asleep, keep_missing=bool(unreachable))
         gpus = tuple(reading.gpu for reading in readings)
-        self._vacant = bool(gpus) and all(_is_vacant(gpu) for gpu in gpus) and not unreachable
+        self._vacant = bool(gpus) and all(gpu.is_unused for gpu in gpus) and not unreachable
         seen = {gpu.identity.uuid for gpu in gpus}
         detail = str(unreachable[0]) if unreachable else ""
         rest = [gpu for gpu in self._unread_all("lost", detail, asleep) if gpu.identity.uuid not in seen]
@@ -204,13 +201,3 @@ class DriverSession:
         except (OSError, IndexError):
             return ""
         return plain(text, 32)
-
-
-def _is_vacant(gpu: GpuSample) -> bool:
-    """Nobody uses it, for certain."""
-    return gpu.state == "ok" and not gpu.attribution_problem and all(map(_is_onlooker, gpu.processes))
-
-
-def _is_onlooker(process: GpuProcess) -> bool:
-    """A display server, which opens every GPU there is."""
-    return process.kinds == {"graphics"} and process.used is not None and process.used <= NEXT_TO_NOTHING

@@ -437,7 +437,10 @@ async def test_a_display_server_that_only_has_the_gpu_open_does_not_keep_it_from
     monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs
 ) -> None:
     sysfs.add(PCI_A)
-    world.gpus[0].processes = [SimulatedProcess(8, 4 << 20, ("graphics",)), SimulatedProcess(9, 9 << 20, ("graphics",))]
+    world.gpus[0].processes = [
+        SimulatedProcess(8, 4 << 20, ("graphics",)),
+        SimulatedProcess(9, 16 << 20, ("graphics",)),
+    ]
     for _ in range(12):
         await monitor.sample(needed=False)
         clock.advance(1)
@@ -449,7 +452,7 @@ async def test_a_display_server_that_only_has_the_gpu_open_does_not_keep_it_from
     [
         SimulatedProcess(7, GIB),
         SimulatedProcess(7, 4 << 20, ("compute", "graphics")),
-        SimulatedProcess(7, 200 << 20, ("graphics",)),
+        SimulatedProcess(7, 17 << 20, ("graphics",)),
         SimulatedProcess(7, None, ("graphics",)),
     ],
     ids=["computes", "computes and draws", "draws much", "size not known"],

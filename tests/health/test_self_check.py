@@ -4,20 +4,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gpusupervisor.gpu import driver_status
 from gpusupervisor.gpu.power import DevicePower
-from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuProcess, Sample
 from gpusupervisor.health.checks import CHECKS, SelfCheckItem
 from gpusupervisor.health.facts import Facts
+from gpusupervisor.health.remembered import lasting
 from gpusupervisor.health.self_check import FRESH, LOOK_EVERY, LOOK_LASTS, SelfCheck
 from gpusupervisor.health.surroundings import PolkitSeen, Surroundings
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.activity.verdict import Trouble
+from gpusupervisor.tenants.census import Census
 from tests.arbitration.builders import CARD, GIB, NOW
-from tests.arbitration.seen import doing, process
+from tests.arbitration.seen import card, doing, process
 from tests.health.builders import SECOND, engine, facts
 
 
@@ -274,6 +277,26 @@ async def test_a_gpu_is_kept_awake_only_while_nobody_holds_memory_on_it(clock: C
     await asyncio.sleep(0)
     states = [one_of(runner.run(at(clock, vacant, 60 * minute)), "sleep-").state for minute in range(1, 18)]
     assert states == [*["ok"] * 15, "degraded", "degraded"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kept_awake"),
+    [
+        ({}, True),
+        ({"processes": (GpuProcess(7, 4 << 20, frozenset({"graphics"})),)}, True),
+        ({"processes": (GpuProcess(7, 900 << 20, frozenset({"graphics"})),)}, False),
+        ({"processes": (GpuProcess(7, None, frozenset({"graphics"})),)}, False),
+        ({"attribution_problem": "attribution unavailable: MIG is enabled"}, False),
+        ({"state": "failing"}, False),
+        ({"state": "asleep"}, True),
+    ],
+)
+def test_who_has_a_gpu_open_without_using_it_does_not_hide_that_it_stays_awake(
+    gpu: dict[str, Any], kept_awake: bool
+) -> None:
+    sample = Sample(0, DriverStatus("ok"), (card(5, **gpu),))
+    around = Surroundings(power=(DevicePower("", "active", "auto"),))
+    assert list(lasting(sample, Census({}, {}), {}, around, ())) == ([("awake", "")] if kept_awake else [])
 
 
 async def test_while_the_machine_is_suspended_nothing_lasts(clock: Clock, around: Around) -> None:
