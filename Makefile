@@ -92,6 +92,12 @@ demo: .venv/.stamp ## the story on a simulated card, no GPU needed (ONCE=1 ends 
 	@.ci/packages dbus
 	exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
 
+.PHONY: gallery
+gallery: .venv/.stamp ## every printed screen as pages to look at, in build/gallery
+	@.ci/packages dbus
+	.venv/bin/python -m tests.cli.gallery build/gallery
+	echo "Look at build/gallery/*.html"
+
 .PHONY: clean
 clean: ## remove what the other targets made here
 	@rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

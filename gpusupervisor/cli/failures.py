@@ -39,16 +39,18 @@ class Place(NamedTuple):
         if self.host:
             return (
                 f"No connection to the system bus of {self.host} ({_of(error)}).\n"
-                f"It needs a login by ssh, and systemd-stdio-bridge there; try: ssh {self.host} systemd-stdio-bridge"
+                "It needs a login by ssh, and systemd-stdio-bridge there.\n"
+                f"Try it with: ssh {self.host} systemd-stdio-bridge"
             )
         return (
             f"No system bus to talk to ({_of(error)}).\n"
-            "In a container without one, ask the machine itself: gpusupervisorctl -H USER@HOST"
+            "In a container without one, ask the machine itself:\n"
+            "gpusupervisorctl -H USER@HOST"
         )
 
 
 def _of(error: BaseException) -> str:
-    return str(error) or "it hung up"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or "it hung up"
 
 
 def failure(name: str, text: str, place: Place) -> CommandFailed:
@@ -56,13 +58,12 @@ def failure(name: str, text: str, place: Place) -> CommandFailed:
     if name == f"{_FREEDESKTOP}ServiceUnknown":
         return _not_running(
             place,
-            "Nothing starts it either: it is not installed, or only since the bus last looked "
-            f"({place.command('systemctl reload dbus')}).",
+            f"It is not installed, or the bus has not noticed it yet ({place.command('systemctl reload dbus')}).",
         )
     if name == "org.freedesktop.systemd1.UnitMasked":
         return _not_running(place, "It is masked; allow it with: " + place.command("systemctl unmask gpusupervisor"))
     if name == "org.freedesktop.systemd1.NoSuchUnit":
-        return _not_running(place, "It is installed and not enabled.")
+        return _not_running(place, "It is installed, but not enabled.")
     if name.startswith(_NOT_ANSWERING):
         return _not_running(place, text)
     if name == f"{_FREEDESKTOP}InteractiveAuthorizationRequired":

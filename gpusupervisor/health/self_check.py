@@ -162,7 +162,7 @@ class SelfCheck:
                 "see journalctl -u gpusupervisor, and whether a file system or the bus does not answer",
             )
         elif self._look_ended is not None:
-            yield Check("surroundings", "ok", "polkit, device nodes, /proc and sleeping GPUs are looked at")
+            yield Check("surroundings", "ok", "polkit, device nodes, /proc and sleeping GPUs could be looked at")
         else:
             yield Check("surroundings", "skipped", "it has not been looked around yet")
 

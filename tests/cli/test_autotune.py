@@ -62,7 +62,7 @@ async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
     assert "which model" in (await ctl(bench, CARD, "ollama")).errors
     await bench.observer.sees_tenant("ollama", "calm", Activity=is_idle)
     failed = await ctl(bench, CARD, "ollama", "--model", "nothing")
-    assert (failed.status, failed.output) == (1, "nothing was measured; the card is as it was\n")
+    assert (failed.status, failed.output) == (1, "Nothing was measured; the card is as it was.\n")
     assert "model 'nothing' not found" in failed.errors
 
 

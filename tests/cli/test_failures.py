@@ -12,9 +12,9 @@ BUS = "org.freedesktop.DBus.Error."
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        (f"{BUS}ServiceUnknown", "it is not installed"),
+        (f"{BUS}ServiceUnknown", "It is not installed"),
         ("org.freedesktop.systemd1.UnitMasked", "systemctl unmask gpusupervisor"),
-        ("org.freedesktop.systemd1.NoSuchUnit", "installed and not enabled"),
+        ("org.freedesktop.systemd1.NoSuchUnit", "installed, but not enabled"),
         (f"{BUS}Spawn.ChildExited", "as the bus says"),
         (f"{BUS}NoReply", "as the bus says"),
         (f"{BUS}TimedOut", "as the bus says"),

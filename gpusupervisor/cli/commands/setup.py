@@ -77,7 +77,7 @@ def _why_nothing_was_written(session: Session) -> str:
 COMMANDS = (
     Command(
         "setup",
-        "the first minutes: find the cards and who uses them, and propose files for what is not described",
+        "find cards and engines; propose what is missing",
         set_up,
         (
             argument("--dry-run", "-n", help="show what would be written, and write nothing", action="store_true"),

@@ -59,7 +59,7 @@ def _show(session: Session, shape: dict[str, object]) -> None:
 COMMANDS = (
     Command(
         "verify",
-        "try releases, loads, profile and fans for real on this machine; asks first, and nothing lasts",
+        "try everything for real; it asks first, nothing lasts",
         verify,
         (
             argument("--yes", "-y", help="do not ask", action="store_true"),
