@@ -6,7 +6,7 @@ from typing import Any
 from gpusupervisor.gpu.errors import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, UNKNOWN_ERROR, DriverError, code_of
 
 CONTROL_NODE = Path("/dev/nvidiactl")
-SIGNS_OF_THE_DRIVER = (Path("/sys/module/nvidia"), Path("/proc/driver/nvidia"))
+DEVICES = Path("/proc/devices")
 
 
 def initialise() -> None:
@@ -15,9 +15,17 @@ def initialise() -> None:
     A driver that somebody has unloaded stays unloaded: its device node is left behind, and whoever opens that makes
     the kernel load the driver again.
     """
-    if CONTROL_NODE.exists() and not any(sign.exists() for sign in SIGNS_OF_THE_DRIVER):
+    if CONTROL_NODE.exists() and not _is_loaded():
         raise DriverError("nvmlInit", DRIVER_NOT_LOADED)
     ask("nvmlInit")
+
+
+def _is_loaded() -> bool:
+    """Whether the kernel has a driver for the node, as far as it tells."""
+    try:
+        return "nvidia" in DEVICES.read_text("ascii", "replace")
+    except OSError:
+        return True
 
 
 def ask(function: str, *arguments: object) -> Any:  # noqa: ANN401  (pynvml has no types)

@@ -289,14 +289,15 @@ def test_an_argument_that_only_one_function_refuses_costs_only_what_it_tells(
 def test_a_driver_that_was_unloaded_is_not_loaded_again_by_opening_its_node(
     world: World, reader: NvmlReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, sign = tmp_path / "nvidiactl", tmp_path / "module"
+    node, devices = tmp_path / "nvidiactl", tmp_path / "devices"
     node.touch()
+    devices.write_text("Character devices:\n  1 mem\n  5 /dev/tty\n")
     monkeypatch.setattr(calls, "CONTROL_NODE", node)
-    monkeypatch.setattr(calls, "SIGNS_OF_THE_DRIVER", (sign,))
+    monkeypatch.setattr(calls, "DEVICES", devices)
     with pytest.raises(DriverError, match="Driver not loaded"):
         reader.open()
     assert not world.calls
-    sign.mkdir()
+    devices.write_text("Character devices:\n  1 mem\n195 nvidia-frontend\n")
     reader.open()
     assert reader.is_open
 
