@@ -56,6 +56,14 @@ class GpuMonitor:
             self._last = self._wedged(str(problem))
         return self._last
 
+    async def wake(self) -> Sample:
+        """All GPUs now, those woken that sleep: somebody is about to use one. What is given away is left alone."""
+        try:
+            self._last = await self._thread.call(self._session.wake, deadline=self._deadline)
+        except DriverUnresponsive as problem:
+            self._last = self._wedged(str(problem))
+        return self._last
+
     async def sample_gpu(self, uuid: str) -> GpuSample:
         """One GPU now with its processes; for looking often while a release is verified. Raises NoSuchGpu."""
         try:

@@ -49,11 +49,17 @@ class DriverSession:
         self._vacant = False
         self._failures = 0
 
-    def sample(self, fresh_processes: bool, utilization: bool, needed: bool, sensors: bool = False) -> Sample:
+    def wake(self) -> Sample:
+        """All GPUs now, those that sleep too: being asked wakes them."""
+        return self.sample(fresh_processes=True, utilization=False, needed=True, waking=True)
+
+    def sample(
+        self, fresh_processes: bool, utilization: bool, needed: bool, sensors: bool = False, waking: bool = False
+    ) -> Sample:
         """All GPUs now. Never raises for the driver's errors: they are states."""
         now = self._clock.now()
         self._let_go_of_given()
-        power = self._look_at_devices(now)
+        power = self._look_at_devices(now, "active" if waking else "")
         asleep = frozenset(device.pci_bus_id for device in power if device.asleep) | self._given_places()
         if self._given and asleep.issuperset(self._present) and self._known.keys() <= self._given.keys():
             return self._leave_alone(now)
@@ -92,7 +98,8 @@ class DriverSession:
         """Shut NVML down."""
         self._reader.close()
 
-    def _look_at_devices(self, now: int) -> tuple[DevicePower, ...]:
+    def _look_at_devices(self, now: int, status: str) -> tuple[DevicePower, ...]:
+        """status: what to take for the runtime status of all; empty: what sysfs says."""
         if now >= self._search_at:
             self._search_at = now + LOOK_FOR_DEVICES
             found = find_devices(self._root)
@@ -101,6 +108,8 @@ class DriverSession:
                 self._reader.close()  # NVML knows only the GPUs of its initialisation
         places = self._given_places()
         power = (read_power(self._root, pci) for pci in self._present)
+        if status:
+            power = (replace(device, runtime_status=status) for device in power)
         return tuple(
             replace(device, runtime_status="suspended") if device.pci_bus_id in places else device for device in power
         )

@@ -355,6 +355,17 @@ async def test_no_call_is_made_while_every_gpu_is_suspended(
     assert states(await monitor.sample()) == {A: "ok"}
 
 
+async def test_waking_asks_the_gpus_that_sleep_and_nothing_else_does(
+    monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs
+) -> None:
+    sysfs.add(PCI_A, "suspended")
+    assert (await monitor.sample(needed=True)).driver.state == "asleep"
+    assert world.touched[A] == 0
+    assert states(await monitor.wake()) == {A: "ok"}
+    sysfs.set_status(PCI_A, "active")
+    assert states(await monitor.sample()) == {A: "ok"}
+
+
 async def test_a_gpu_that_falls_asleep_is_not_touched_and_its_nvml_is_closed(
     monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs
 ) -> None:
