@@ -88,6 +88,7 @@ class Arbiter:
         if tenant in self._uses:
             raise Busy(f"{tenant} is in use: {self._uses[tenant]}")
         self._uses[tenant] = why
+        self.history.used(tenant)
         try:
             yield
         finally:

@@ -89,6 +89,10 @@ class History:
             self.learned.learn_floor(tenant, gpu, left, source, now)
             self.of(tenant).last_release = _Released(gpu, now, result.freed, left, source)
 
+    def used(self, tenant: str) -> None:
+        """Something of ours works with it: what it takes from now on, no client had it reload."""
+        self.of(tenant).last_release = None
+
     def was_reloaded(self, tenant: str, now: int) -> bool:
         """Whether a client had it reload at once after a release, not long ago."""
         at = self.of(tenant).reloaded_at

@@ -50,6 +50,14 @@ def test_a_client_that_reloads_at_once_wins_and_is_noticed() -> None:
     assert past.cooldown_until == 20 * SECOND + RELOAD_COOLDOWN
 
 
+def test_a_load_that_is_ours_is_no_reload_by_a_client() -> None:
+    history = History()
+    history.released("t", CARD, freed(8 * GIB), GIB, 0)
+    history.used("t")
+    history.observe("t", {CARD: 9 * GIB}, 0, 20 * SECOND)
+    assert history.of("t").reloaded_at is None
+
+
 def test_a_reload_long_after_is_nothing_special() -> None:
     history = History()
     history.released("t", CARD, freed(8 * GIB), GIB, 0)

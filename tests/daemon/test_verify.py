@@ -54,6 +54,7 @@ async def test_everything_that_is_tried_is_measured_and_put_back(lonely_station:
         assert told["steps"][1]["duration"] >= 200_000
         tenant = await observer.sees_tenant("ollama", "its model again", Holding=lambda held: held == 3 * GIB)
         assert tenant["Holding"] == 3 * GIB
+        assert (await observer.properties(names.HEALTH_PATH, "Health"))["Summary"] == "healthy"
         after = await observer.sees(gpu, "Profile", "no trial", Trial=lambda trial: not trial)
         assert (after["Profile"], after["Accepted"]) == (before["Profile"], before["Accepted"])
         assert await asyncio.to_thread(lambda: station.card.settings(CARD).power_limit) == 300_000
