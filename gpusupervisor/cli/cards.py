@@ -15,9 +15,9 @@ async def card(session: Session, wanted: str = "") -> tuple[str, str]:
 
 
 def find(objects: Mapping[str, Mapping[str, Mapping[str, Any]]], wanted: str = "") -> tuple[str, str]:
-    """The same among objects that are known already."""
+    """The same among objects that are known already. "GPU-" may be left out, as `top` does."""
     gpus = {path: str(interfaces[_GPU]["Uuid"]) for path, interfaces in sorted(objects.items()) if _GPU in interfaces}
-    found = [(path, uuid) for path, uuid in gpus.items() if uuid.startswith(wanted)]
+    found = [(path, uuid) for path, uuid in gpus.items() if uuid.startswith((wanted, f"GPU-{wanted}"))]
     if len(found) == 1:
         return found[0]
     if not gpus:
