@@ -20,6 +20,7 @@ from gpusupervisor.gpu.driver_status import STARTING
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.sample import DriverStatus, Sample
 from gpusupervisor.keepers.engine_discovery import EngineDiscovery
+from gpusupervisor.keepers.engine_scan import EngineScan
 from gpusupervisor.peers.unit_client import Units
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
@@ -32,7 +33,9 @@ from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.declared import VARIABLES as DECLARED_VARIABLES
 from gpusupervisor.tenants.declared import Variables, tempered, with_declarations
 from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.take_census import take_census
 
 _ANSWERED = ("idle", "busy", "stuck")
@@ -54,8 +57,8 @@ class Observatory:
         self._declared: Mapping[str, Variables] = {}
         self._users_problems: dict[str, tuple[Problem, ...]] = {}
         """By tenant: what is wrong with what users' units say."""
+        self._discovery = EngineDiscovery(http, clock, units, EngineScan(processes.proc, clock))
         self.use(catalog)
-        self._discovery = EngineDiscovery(http, clock, units)
         self._monitor = monitor
         self._processes = processes
         self._tracker = ActivityTracker(clock, http)
@@ -67,6 +70,7 @@ class Observatory:
         declared = with_declarations(catalog, self._declared)
         self._configured, self.catalog = catalog, declared.catalog
         self._units_problems = declared.problems
+        self._discovery.scan.use(signs_of(self.catalog.definitions.values()))
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
         endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
         named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
@@ -143,7 +147,7 @@ class Observatory:
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
                 self._tracker.version(tenant) or reading.version, detail,
                 settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
-                settings_problem=_settings_problem(reading, presence.endpoint) if reachable else "",
+                settings_problem=_settings_problem(reading, presence.endpoint, self.sight()) if reachable else "",
             )  # fmt: skip
         return engines
 
@@ -156,25 +160,30 @@ class Observatory:
     async def _look(self, sample: Sample) -> Seen:
         identities = await self._identities(sample)
         seen = self._seen(sample, self._census(sample, identities))
-        self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._is_of(each, identities))
+        self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._recognize(each, identities))
         activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
         return replace(seen, now=self._clock.now(), activities=activities)
 
     async def _identities(self, sample: Sample) -> Mapping[int, ProcessIdentity]:
         """Of everybody who holds VRAM, of the engines that run without, and of their ancestors."""
         pids = self._discovery.servers().union(process.pid for gpu in sample.gpus for process in gpu.processes)
-        identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
+        scan = self._discovery.scan
+        if scan.is_due():
+            identities = await asyncio.to_thread(lambda: self._processes.identify(pids | scan.look()))
+        else:
+            identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
         self._heed_declarations(_system_services(identities[pid] for pid in pids & identities.keys()))
         return self._discovery.informed(identities, self._address_variables)
 
     def _census(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> Census:
-        servers = self._discovery.found_servers()
+        servers = self._discovery.found_servers(
+            identities, lambda each: self._recognize(each, identities), self.catalog.resolve
+        )
         return take_census(sample, identities, self.catalog, self._recognizer, servers)
 
-    def _is_of(self, identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> str:
-        """The id of the definition that a process belongs to."""
-        recognition = self._recognizer.recognize(self.catalog, identity, frozenset(), identities)
-        return recognition.definition_id if recognition is not None else ""
+    def _recognize(self, identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> Recognition | None:
+        """Which tenant a process belongs to."""
+        return self._recognizer.recognize(self.catalog, identity, frozenset(), identities)
 
     def _seen(self, sample: Sample, census: Census) -> Seen:
         self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
@@ -207,9 +216,10 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
     )
 
 
-def _settings_problem(reading: Reading, endpoint: str) -> str:
+def _settings_problem(reading: Reading, endpoint: str, sight: Sight) -> str:
     if reading.found or is_local(endpoint):
-        return reading.problem
+        is_blind = not reading.found and sight.state not in ("ok", "unasked")
+        return f"{reading.problem}; the helper does not tell of other users' processes" if is_blind else reading.problem
     return "it is on another machine"
 
 

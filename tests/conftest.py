@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import settings
 
 from gpusupervisor.engine_http import EngineHttp
 from tests.http_peer import Peer
@@ -32,6 +33,9 @@ MACHINE_VARIABLES = frozenset(
 HOME_VARIABLES = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 GRACE = 2.0
 """Seconds that something which is just ending may still take before it counts as left behind."""
+
+settings.register_profile("unhurried", deadline=None)  # how long an example takes says more of the machine than of us
+settings.load_profile("unhurried")
 
 _failed = pytest.StashKey[bool]()
 

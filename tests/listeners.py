@@ -33,14 +33,15 @@ def listener(
     uid: int | None = None,
     environment: Mapping[str, str] | None = None,
     wrapper: tuple[str, ...] = (),
+    program: tuple[str, ...] = ("-c", LISTENER),
 ) -> Iterator[tuple[ProcessKey, tuple[int, ...]]]:
     """A process that listens on a port of each address; yields its key and the ports.
 
-    wrapper: a program that becomes the process, e.g. ("unshare", "--net").
+    wrapper: a program that becomes the process, e.g. ("unshare", "--net"). program: what Python runs.
     """
     who = {"user": uid, "group": uid, "extra_groups": []} if uid is not None else {}
     with subprocess.Popen(
-        [*wrapper, os.path.realpath(sys.executable), "-c", LISTENER, *addresses],
+        [*wrapper, os.path.realpath(sys.executable), *program, *addresses],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment or {}, **who,
     ) as process:  # type: ignore[call-overload]  # fmt: skip
         ports = tuple(int(port) for port in process.stdout.readline().split())

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from gpusupervisor.engines.configured import Unit
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.processes.privileged import Sight
+from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from tests.http_peer import Peer
 from tests.tenants.people import GIB, USER, gpu, sample, who
@@ -22,6 +25,8 @@ class Machine:
     def __init__(self, *identities: ProcessIdentity, holding: int = GIB) -> None:
         self.identities = identities
         self.holding = holding
+        self.proc = Procfs(Path("/nonexistent"))
+        self.sees = Sight("unasked")
 
     async def sample(self, **_: bool) -> Sample:
         held = {each.key.pid: self.holding for each in self.identities} if self.holding else {}
@@ -29,6 +34,9 @@ class Machine:
 
     def identify(self, pids: Sequence[int]) -> dict[int, ProcessIdentity]:
         return {each.key.pid: each for each in self.identities}
+
+    def sight(self) -> Sight:
+        return self.sees
 
     async def close(self) -> None: ...
 
@@ -159,4 +167,23 @@ async def test_an_idle_server_that_no_probe_asks_is_reachable_when_it_answers_wh
         while not (engine := observatory.engines(await observatory.look(needed=True))["speaches"]).reachable:
             await asyncio.sleep(0.01)
     assert (engine.endpoint, engine.detail) == (peer.url, "")
+    await observatory.close()
+
+
+async def test_of_an_engine_whose_process_is_not_found_that_is_said_and_what_keeps_it_from_being_found(
+    units: Units, http: EngineHttp, peer: Peer, tmp_path: Path
+) -> None:
+    peer.says("/prompt", {"exec_info": {"queue_remaining": 0}})
+    (tmp_path / "comfyui.toml").write_text(f'[endpoint]\nurl = "{peer.url}"\n')
+    catalog = await asyncio.to_thread(load_catalog, [SHIPPED, tmp_path])
+    machine = Machine(holding=0)
+    observatory = Observatory(machine, machine, http, catalog, SystemClock(), units)  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        while not (engine := observatory.engines(await observatory.look(needed=True))["comfyui"]).reachable:
+            await asyncio.sleep(0.01)
+    assert engine.settings_problem.startswith("it answers, but its process was not found")
+    assert "helper" not in engine.settings_problem
+    machine.sees = Sight("missing")
+    engine = observatory.engines(await observatory.look(needed=True))["comfyui"]
+    assert engine.settings_problem.endswith("; the helper does not tell of other users' processes")
     await observatory.close()

@@ -37,7 +37,7 @@ PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", 
 """What the privileged process is made of, beside the bus machinery and what tenant files name."""
 PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
                       "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
-                      "tenants.definition", "tenants.schema", "engines.variables"}  # fmt: skip
+                      "tenants.definition", "tenants.schema", "tenants.signs", "engines.variables"}  # fmt: skip
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
-from types import ModuleType
 
 from gpusupervisor import __version__
 from gpusupervisor.cli import commands, exits
@@ -74,15 +73,6 @@ async def _run(options: argparse.Namespace) -> int:
         return await command.handler(Session(options, client)) or exits.DONE
 
 
-def _asyncio() -> ModuleType:
-    """Imported once the command line is understood, and without TLS: that takes 5 ms, and no command needs it."""
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # how Python is told that there is none
-    import asyncio
-
-    del sys.modules["ssl"]
-    return asyncio
-
-
 def main() -> None:
     """Entry point."""
     gc.set_threshold(100_000)  # what is imported stays: looking through it took a tenth of the start,
@@ -97,7 +87,9 @@ def main() -> None:
             stream.reconfigure(encoding=text_encoding(), errors="replace")
     try:
         options = parse(sys.argv[1:])
-        code = _asyncio().run(_run(options))
+        import asyncio  # once the command line is understood
+
+        code = asyncio.run(_run(options))
         sys.stdout.flush()
     except CommandFailed as failure:
         if str(failure):

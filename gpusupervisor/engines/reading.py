@@ -10,8 +10,8 @@ from gpusupervisor.engines.table import Table
 from gpusupervisor.processes.identity import ProcessIdentity
 
 NOT_FOUND = (
-    "it answers, but which process it is, and so what that was started with, is not known: no system unit runs it, and "
-    "it was not seen to hold VRAM"
+    "it answers, but its process was not found, so what it was started with is not known: no system unit runs it, and "
+    "no process that listens there is recognised as it"
 )
 
 

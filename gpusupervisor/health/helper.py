@@ -24,7 +24,7 @@ def check_helper(sight: Sight, census: Census) -> Check:
     if sight.state == "ok":
         return Check("helper", "ok", "the helper tells what /proc hides of other users' processes")
     if sight.state == "unasked" or not unseen:
-        return Check("helper", "skipped", "nothing is hidden from the supervisor, so the helper is not asked")
+        return Check("helper", "skipped", "of no process that holds VRAM is anything hidden from the supervisor")
     named = ", ".join(unseen[:NAMED]) + (" and others" if len(unseen) > NAMED else "")
     why, remedy = _HELPER_TROUBLE[sight.state]
     detail = f" ({sight.detail})" if sight.detail else ""

@@ -25,7 +25,7 @@ from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.service import HelperService
 from gpusupervisor.helper.sleep import SleepWatch
-from gpusupervisor.helper.variables import named_variables, tenant_units
+from gpusupervisor.helper.variables import engine_signs, named_variables, tenant_units
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import BusLost, BusUnreachable
 from gpusupervisor.journal.setup import HELPER, set_up_logging
@@ -99,6 +99,7 @@ class Helper:
             lambda: named_variables(surroundings.tenant_layers) | VARIABLES | DECLARED,
             network=surroundings.network,
             units=lambda: tenant_units(surroundings.tenant_layers),
+            signs=lambda: engine_signs(surroundings.tenant_layers),
         )
         page_cache = PageCacheCalls(surroundings.tenant_layers, surroundings.memory)
         allowed = await asyncio.to_thread(surroundings.allowed)

@@ -1,10 +1,15 @@
-"""What the helper tells of processes: of those that hold VRAM as it reads itself, of what started them, and of the
-processes of the system units that tenant files of root's name. Of nobody else.
+"""What the helper tells of processes: of those that hold VRAM as it reads itself, of what started them, of the
+processes of the system units that tenant files of root's name, and of those that these files recognise as an engine by
+the program, user unit or container. Of nobody else.
+
+Anybody can start a program that looks like an engine. What is gained by it is little: its own executable, folder, ports
+and the variables that engines are set by, of secrets only that they are set, are told to root and the supervisor. What
+it runs may change between the look at it and the answer, and even then no more is told than this.
 """
 
 import asyncio
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,6 +26,8 @@ from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.inside import HOST_NETWORK, read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts
 from gpusupervisor.processes.procfs import Procfs
+from gpusupervisor.processes.reader import ProcessReader
+from gpusupervisor.tenants.signs import EngineSigns
 
 AT_MOST = 256
 """Processes of one question."""
@@ -28,7 +35,7 @@ DEADLINE = 5.0
 """Seconds in which the driver must have listed the holders."""
 MAX_ANCESTORS = 16
 
-Refusal = Literal["holds no VRAM", "is gone", "cannot be read"]
+Refusal = Literal["holds no VRAM and is no engine", "is gone", "cannot be read"]
 
 
 class Holders:
@@ -84,14 +91,16 @@ class FactTeller:
         proc_root: Path = Path("/proc"),
         network: str = HOST_NETWORK,
         units: Callable[[], frozenset[str]] = frozenset,
+        signs: Callable[[], EngineSigns] = EngineSigns,
     ) -> None:
         """variables: reads which environment variables may be told, anew at every question; may block.
 
-        units: likewise, the patterns of the system units whose processes may be told of.
+        units: likewise, the patterns of the system units whose processes may be told of. signs: of engines, likewise.
         """
         self._holders = holders
         self._variables = variables
         self._units = units
+        self._signs = signs
         self._proc = Procfs(proc_root)
         self._root = proc_root
         self._network = network
@@ -100,17 +109,29 @@ class FactTeller:
         """The facts of each, or why there are none. Raises InvalidArgument, GpuUnavailable."""
         if len(asked) > AT_MOST:
             raise InvalidArgument(f"{len(asked)} processes are asked for at once: ask for at most {AT_MOST}.")
-        holders = await self._holders.pids()
-        return await asyncio.to_thread(self._read_all, list(dict.fromkeys(asked)), holders)
+        keys = list(dict.fromkeys(asked))
+        engines = await asyncio.to_thread(self._engines_among, keys)
+        holders = await self._holders.pids() if engines != set(keys) else frozenset()
+        return await asyncio.to_thread(self._read_all, keys, engines, holders)
 
-    def _read_all(self, asked: Sequence[ProcessKey], holders: frozenset[int]) -> list[Told]:
+    def _engines_among(self, asked: Sequence[ProcessKey]) -> set[ProcessKey]:
+        """Those that root's files make an engine of, whether or not they hold VRAM; the driver is not needed for it."""
+        units, signs, reader = self._units(), self._signs(), ProcessReader(self._root)
+        identities = reader.identify(key.pid for key in asked)
+        return {
+            key
+            for key in asked
+            if self._is_in_unit(key.pid, units)
+            or ((found := identities.get(key.pid)) and found.key == key and signs.shown_by(found))
+        }
+
+    def _read_all(self, asked: Sequence[ProcessKey], engines: Set[ProcessKey], holders: frozenset[int]) -> list[Told]:
         variables = self._variables()
-        known = holders | self._starters_of(holders) if any(key.pid not in holders for key in asked) else holders
-        units = self._units() if any(key.pid not in known for key in asked) else frozenset()
+        known = holders | self._starters_of(holders)
         return [
             self._read(key, variables)
-            if key.pid in known or self._is_in_unit(key.pid, units)
-            else Told(key, None, "holds no VRAM")
+            if key in engines or key.pid in known
+            else Told(key, None, "holds no VRAM and is no engine")
             for key in asked
         ]
 

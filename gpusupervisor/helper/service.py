@@ -112,5 +112,6 @@ def _entry(told: Told) -> dict[str, Variant]:
         "executable": Variant("s", told.facts.executable),
         "working_directory": Variant("s", told.facts.working_directory),
         "listening_ports": Variant("au", list(told.facts.listening_ports)),
+        "listens_elsewhere": Variant("b", told.facts.listens_elsewhere),
         "environment": Variant("a{ss}", dict(told.facts.environment)),
     }

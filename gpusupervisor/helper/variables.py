@@ -2,11 +2,15 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpusupervisor.configuration.document import SUFFIXES, DocumentError, Table, parse_document
+from gpusupervisor.helper.page_cache.definitions import read_trusted
 from gpusupervisor.helper.profile.root_files import RootFolder, UntrustedFile
+from gpusupervisor.tenants.catalog import load_catalog
 from gpusupervisor.tenants.schema import VARIABLE
+from gpusupervisor.tenants.signs import EngineSigns, signs_of
 
 AT_MOST = 64
 KEYS = ("host-variable", "port-variable")
@@ -30,6 +34,11 @@ def tenant_units(layers: Sequence[Path], owner: int = 0) -> frozenset[str]:
     units = (match.get("units") for match in matches if isinstance(match, dict))
     found = {name for names in units if isinstance(names, list) for name in names if isinstance(name, str)}
     return frozenset(found)
+
+
+def engine_signs(layers: Sequence[Path], owner: int = 0) -> EngineSigns:
+    """What engines look like, by the same files, laid over each other as the supervisor does."""
+    return signs_of(load_catalog(layers, partial(read_trusted, owner=owner)).definitions.values())
 
 
 def _tables_in(layer: Path, owner: int) -> Iterator[Table]:

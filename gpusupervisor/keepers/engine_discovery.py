@@ -4,7 +4,7 @@ A look never waits: process and unit are at hand, and the engine's own API is as
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.clock import MICROSECONDS, Clock
@@ -16,6 +16,7 @@ from gpusupervisor.engines.reading import Reading, is_launcher, read, server_amo
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.engines import EngineFound, EngineGone
+from gpusupervisor.keepers.engine_scan import EngineScan, Recognize, Resolve
 from gpusupervisor.peers.unit_client import Units
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.tenants.census import Census, TenantPresence
@@ -26,9 +27,6 @@ ASKED_EVERY = 300 * MICROSECONDS
 FIRST_RETRY = 5 * MICROSECONDS
 """After an engine that did not answer: it may be starting. Then after twice as long, and so on."""
 NOTHING = Reading()
-
-Recognize = Callable[[ProcessIdentity], str]
-"""The id of the definition that a process belongs to; empty when there is none."""
 
 
 @dataclass(slots=True)
@@ -64,7 +62,8 @@ class _Chosen:
 class EngineDiscovery:
     """Follows the engines. For one event loop."""
 
-    def __init__(self, http: EngineHttp, clock: Clock, units: Units) -> None:
+    def __init__(self, http: EngineHttp, clock: Clock, units: Units, scan: EngineScan) -> None:
+        self.scan = scan
         self._http = http
         self._clock = clock
         self._units = units
@@ -82,7 +81,7 @@ class EngineDiscovery:
             chosen = self._chosen.get(name)
             if chosen is None or chosen.unit is not unit:
                 self._chosen[name] = _Chosen(unit, tuple(dict.fromkeys((unit.main_pid, *unit.members))))
-        return self._outer.union(*(chosen.pids for chosen in self._chosen.values()))
+        return self._outer.union(self.scan.followed, *(chosen.pids for chosen in self._chosen.values()))
 
     def informed(
         self, identities: Mapping[int, ProcessIdentity], variables: frozenset[str]
@@ -107,12 +106,16 @@ class EngineDiscovery:
             return identities
         return {**identities, **{pid: _told(each, units[each.unit], variables) for pid, each in hidden.items()}}
 
-    def found_servers(self) -> tuple[int, ...]:
-        """PIDs of the servers: those that run in units first, then those that were seen to hold VRAM or to be above
-        a process that did; these stay known when they have given it back.
+    def found_servers(
+        self, identities: Mapping[int, ProcessIdentity], recognize: Recognize, resolve: Resolve
+    ) -> tuple[int, ...]:
+        """PIDs of the servers, of which the first of a tenant is the one that is asked: those that run in system units,
+        then those that were found before (these stay known when they have given their VRAM back), then new ones.
         """
-        in_units = {chosen.pids[0] for chosen in self._chosen.values() if chosen.found}
-        return (*sorted(in_units), *sorted(self._outer - in_units))
+        in_units = sorted(chosen.pids[0] for chosen in self._chosen.values() if chosen.found)
+        new = self.scan.servers(identities, recognize, resolve)
+        elsewhere = [pid for pid in new if identities[pid].unit not in self._chosen]
+        return tuple(dict.fromkeys((*in_units, *sorted(self._outer), *elsewhere)))
 
     def look(
         self,
@@ -225,7 +228,8 @@ def _root(
     for holder in presence.holders:
         if holder.identity is not None and not holder.orphan:
             for ancestor in _above(holder.identity, identities):
-                if recognize(ancestor) == presence.definition_id and not is_launcher(ancestor):
+                found = recognize(ancestor)
+                if found and found.definition_id == presence.definition_id and not is_launcher(ancestor):
                     return ancestor
             return holder.identity
     return None

@@ -1,5 +1,5 @@
-"""What /proc hides of the processes that hold VRAM: looked up in the background, by ourselves where we may, else by
-the helper.
+"""What /proc hides of engines and of the processes that hold VRAM: looked up in the background, by ourselves where we
+may, else by the helper.
 
 Nothing waits for it: a look finds what is known, and asks for the rest to be there at a later one. A process is
 asked about again only for the port that it may open later, ever more rarely and then no more; a helper that cannot
@@ -32,6 +32,8 @@ AGAIN_AFTER = 2 * MICROSECONDS
 """A process without a port is asked about again after this long, then after twice as long, and so on."""
 ASKED_AT_MOST = 9
 """The last time about 17 minutes after the first."""
+FORGOTTEN_AFTER = 60 * MICROSECONDS
+"""Nobody wanted to know so long: a process that was refused is asked about anew, as it may hold VRAM by now."""
 RETRY_AFTER = 10 * MICROSECONDS
 LONGEST_RETRY = 600 * MICROSECONDS
 REMEMBERED = 1024
@@ -59,6 +61,7 @@ class _Entry:
     """What is known of one process. Instants are microseconds of the domain clock."""
 
     due_at: int
+    wanted_at: int = 0
     facts: PrivilegedFacts | None = None
     asked: int = 0
 
@@ -104,7 +107,10 @@ class PrivilegedClient:
         """See `PrivilegedReader`."""
         now = self._clock.now()
         with self._lock:
-            entry = self._entries.setdefault(key, _Entry(now))
+            entry = self._entries.get(key)
+            if entry is None or (entry.facts is None and now - entry.wanted_at > FORGOTTEN_AFTER):
+                entry = self._entries[key] = _Entry(now)
+            entry.wanted_at = now
             self._entries.move_to_end(key)
             if len(self._entries) > REMEMBERED:
                 self._entries.popitem(last=False)
@@ -203,5 +209,6 @@ def _parse(entry: Mapping[str, Variant]) -> tuple[ProcessKey, PrivilegedFacts] |
         working_directory=str(told["working_directory"])[:MAX_TEXT],
         listening_ports=tuple(told.get("listening_ports", ())),
         environment=tuple(sorted(told.get("environment", {}).items())),
+        listens_elsewhere=bool(told.get("listens_elsewhere", False)),
     )
     return ProcessKey(told["pid"], told["start_time"]), facts

@@ -41,6 +41,8 @@ class ProcessIdentity:
     working_directory: str = ""
     listening_ports: tuple[int, ...] = ()
     """TCP ports on which 127.0.0.1 reaches it."""
+    listens_elsewhere: bool = False
+    """It listens where 127.0.0.1 does not lead: at another address, or in a network of its own."""
     environment: tuple[tuple[str, str], ...] = ()
     """Only the variables that tenant definitions and engines' settings name; of secrets only that they are set."""
     ancestors: tuple[ProcessKey, ...] = ()
@@ -59,35 +61,52 @@ class ProcessIdentity:
         for candidate in (self.executable, *self.command_line[:1]):
             base = candidate.rsplit("/", 1)[-1].strip()
             if base:
-                return f"{base} {self._script}".rstrip() if base.startswith(INTERPRETERS) else base
+                return f"{base} {self.script}".rstrip() if base.startswith(INTERPRETERS) else base
         return self.comm
+
+    @property
+    def listens(self) -> bool:
+        """Whether it is known to listen on any TCP port."""
+        return bool(self.listening_ports) or self.listens_elsewhere
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What its program was given; of an interpreter, what the script or module that it runs was given."""
+        where = self.script_index
+        if where is None and self._is_interpreter and "-m" in self.command_line[1:]:
+            where = self.command_line.index("-m", 1) + 1
+        return self.command_line[(where or 0) + 1 :]
 
     @property
     def placed_command_line(self) -> tuple[str, ...]:
         """The command line with the folder of an interpreter's script: "python main.py" started in /opt/app is
         "python /opt/app/main.py". The same as `command_line` where nothing is to be added, or the folder is hidden.
         """
-        where = self._script_index
+        where = self.script_index
         if not self.working_directory or where is None or self.command_line[where].startswith("/"):
             return self.command_line
         script = posixpath.normpath(f"{self.working_directory}/{self.command_line[where]}")
         return (*self.command_line[:where], script, *self.command_line[where + 1 :])
 
     @property
-    def _script(self) -> str:
-        """What an interpreter runs: the base name of its first argument, or its module."""
-        where = self._script_index
+    def script(self) -> str:
+        """What an interpreter runs: the base name of its first argument, or its module; empty for other programs."""
+        where = self.script_index
         if where is not None:
             return self.command_line[where].rsplit("/", 1)[-1]
-        if "-m" in self.command_line[1:]:
+        if self._is_interpreter and "-m" in self.command_line[1:]:
             return " ".join(self.command_line[self.command_line.index("-m") :][:2])
         return ""
 
     @property
-    def _script_index(self) -> int | None:
-        """Which argument is an interpreter's script: its first one; None when there is none or it runs a module."""
+    def _is_interpreter(self) -> bool:
         programs = (self.executable, *self.command_line[:1])
-        if not any(program.rsplit("/", 1)[-1].startswith(INTERPRETERS) for program in programs):
+        return any(program.rsplit("/", 1)[-1].startswith(INTERPRETERS) for program in programs)
+
+    @property
+    def script_index(self) -> int | None:
+        """Which argument is an interpreter's script: its first one; None when there is none or it runs a module."""
+        if not self._is_interpreter:
             return None
         arguments = iter(enumerate(self.command_line[1:], 1))
         for index, argument in arguments:

@@ -54,14 +54,14 @@ def read_inside(
     folder = f"{root}/{key.pid}"
     try:
         executable, working_directory = _link(proc, key.pid, "exe"), _link(proc, key.pid, "cwd")
-        ports = _ports(folder, f"{root}/{network}")
+        ports, elsewhere = _ports(folder, f"{root}/{network}")
         environment = _environment(folder, variables) if variables else ()
     except (FileNotFoundError, ProcessLookupError):
         return None
     still = proc.stat(key.pid)
     if still is None or still.key != key:
         return None
-    return PrivilegedFacts(executable, working_directory, ports, environment)
+    return PrivilegedFacts(executable, working_directory, ports, environment, elsewhere)
 
 
 def _link(proc: Procfs, pid: int, name: str) -> str:
@@ -71,13 +71,15 @@ def _link(proc: Procfs, pid: int, name: str) -> str:
     return target
 
 
-def _ports(folder: str, network: str) -> tuple[int, ...]:
-    """TCP ports of this machine on which the process listens, ascending."""
+def _ports(folder: str, network: str) -> tuple[tuple[int, ...], bool]:
+    """TCP ports of this machine on which the process listens, ascending; and whether it listens elsewhere too."""
     sockets = set(_sockets(folder))
-    if not sockets or os.readlink(f"{folder}/ns/net") != os.readlink(f"{network}/ns/net"):
-        return ()
-    found = {port for table in ("tcp", "tcp6") for port in _listening(f"{folder}/net/{table}", sockets)}
-    return tuple(sorted(found)[:MAX_PORTS])
+    if not sockets:
+        return (), False
+    here = os.readlink(f"{folder}/ns/net") == os.readlink(f"{network}/ns/net")
+    listening = [address for table in ("tcp", "tcp6") for address in _listening(f"{folder}/net/{table}", sockets)]
+    reached = [found for address in listening if here and (found := _REACHABLE.fullmatch(address))]
+    return tuple(sorted({int(found[1], 16) for found in reached})[:MAX_PORTS]), len(reached) < len(listening)
 
 
 def _sockets(folder: str) -> Iterator[int]:
@@ -92,17 +94,16 @@ def _sockets(folder: str) -> Iterator[int]:
                 yield int(found[1])
 
 
-def _listening(table: str, sockets: Set[int]) -> Iterator[int]:
-    """Ports of the listening sockets among these."""
+def _listening(table: str, sockets: Set[int]) -> Iterator[bytes]:
+    """Local addresses of the listening sockets among these."""
     try:
         with open(table, "rb") as lines:
             for line in islice(lines, 1, MAX_SOCKETS):
                 fields = line.split(maxsplit=10)
                 if len(fields) < 10 or fields[3] != _LISTENING:
                     return
-                local = _REACHABLE.fullmatch(fields[1])
-                if local and int(fields[9]) in sockets:
-                    yield int(local[1], 16)
+                if int(fields[9]) in sockets:
+                    yield fields[1]
     except FileNotFoundError:
         return  # a kernel without IPv6 has no tcp6
 

@@ -16,6 +16,8 @@ class PrivilegedFacts:
     """TCP ports on which 127.0.0.1 reaches it; empty too while it does not listen yet."""
     environment: tuple[tuple[str, str], ...] = ()
     """Only the variables that tenant definitions and engines' settings name."""
+    listens_elsewhere: bool = False
+    """It listens where 127.0.0.1 does not lead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,13 @@ class Procfs:
     def __init__(self, root: Path) -> None:
         self._root = str(root)
 
+    def pids(self) -> frozenset[int]:
+        """Every process that can be seen."""
+        try:
+            return frozenset(int(name) for name in os.listdir(self._root) if name.isdecimal())
+        except OSError:
+            return frozenset()
+
     def stat(self, pid: int) -> Stat | None:
         """Key, parent and CPU time of a living process."""
         content = _read(f"{self._root}/{pid}/stat", 4096)

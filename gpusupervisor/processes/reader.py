@@ -28,8 +28,9 @@ class ProcessReader:
         cgroup_root: Path = Path("/sys/fs/cgroup"),
         cache_size: int = CACHE_SIZE,
     ) -> None:
-        self._proc = Procfs(proc_root)
-        self._times = CpuTimes(self._proc, cgroup_root)
+        self.proc = Procfs(proc_root)
+        """What it reads."""
+        self._times = CpuTimes(self.proc, cgroup_root)
         self._privileged = privileged
         self._cache_size = cache_size
         self._cache: OrderedDict[int, ProcessIdentity] = OrderedDict()
@@ -73,7 +74,7 @@ class ProcessReader:
         chain: list[Stat] = []
         while pid > (1 if chain else 0) and len(chain) <= MAX_ANCESTORS:
             if pid not in stats:
-                stats[pid] = self._proc.stat(pid)
+                stats[pid] = self.proc.stat(pid)
             stat = stats[pid]
             if stat is None or stat in chain:
                 break
@@ -108,17 +109,17 @@ class ProcessReader:
     def _read(self, stat: Stat) -> ProcessIdentity | None:
         """Everything about a process; None when it is another one, or none, at the end."""
         pid = stat.key.pid
-        uid = self._proc.uid(pid)
-        command_line = self._proc.command_line(pid)
-        place = parse_cgroup(self._proc.cgroup(pid))
-        executable = self._proc.link(pid, "exe")
-        working_directory = self._proc.link(pid, "cwd")
+        uid = self.proc.uid(pid)
+        command_line = self.proc.command_line(pid)
+        place = parse_cgroup(self.proc.cgroup(pid))
+        executable = self.proc.link(pid, "exe")
+        working_directory = self.proc.link(pid, "cwd")
         hidden = {"listening_ports", "environment"}
         if executable is None:
             hidden.add("executable")
         if working_directory is None:
             hidden.add("working_directory")
-        still = self._proc.stat(pid)
+        still = self.proc.stat(pid)
         if still is None or still.key != stat.key or uid is None:
             return None
         return ProcessIdentity(
@@ -146,6 +147,7 @@ class ProcessReader:
             executable=identity.executable or facts.executable,
             working_directory=identity.working_directory or facts.working_directory,
             listening_ports=facts.listening_ports,
+            listens_elsewhere=facts.listens_elsewhere,
             environment=facts.environment,
             hidden=frozenset() if facts.listening_ports else frozenset({"listening_ports"}),
         )

@@ -5,10 +5,7 @@ names. Within a class the pattern with more literal characters wins, then the de
 server is its server's, whatever its own executable is called: Ollama and llama.cpp both ship a `llama-server`.
 """
 
-import fnmatch
-import functools
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from gpusupervisor.foreign_text import harmless
@@ -22,7 +19,7 @@ from gpusupervisor.tenants.listening import (
     address_on_command_line,
     port_it_listens_on,
 )
-from gpusupervisor.tenants.schema import literal_length
+from gpusupervisor.tenants.patterns import executable_of, joined, lines_of, longest
 
 # Classes of evidence, strongest first.
 _DECLARED, _UNIT, _CONTAINER, _WORKER, _EXECUTABLE, _BELOW, _COMMAND_LINE, _COMM = range(8)
@@ -92,7 +89,7 @@ def match_process(
 
 def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> Iterator[_Hit]:
     """Every way in which the process matches, at most one of each class."""
-    own = _executable(identity)
+    own = executable_of(identity)
     if identity.unit and identity.unit in match.declared:
         yield _Hit(_DECLARED, 0, f"unit {harmless(identity.unit)}, which declares it")
     yield from _hit(_UNIT, match.units, identity.unit, "unit ")
@@ -101,7 +98,7 @@ def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessId
         yield from _hit(_CONTAINER, match.containers, identity.container, "container ")
         yield from _hit(_CONTAINER, match.containers, identity.cgroup, "container ")
     yield from _hit(_EXECUTABLE, match.executables, own, "executable ")
-    for line in _lines(identity):
+    for line in lines_of(identity):
         yield from _hit(_COMMAND_LINE, match.command_lines, line, "command line ")
     yield from _hit(_COMM, match.comms, identity.comm, "process name ")
     if not match.graphics_only:
@@ -110,48 +107,18 @@ def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessId
 
 def _hits_above(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> Iterator[_Hit]:
     """The ways in which what started the process matches."""
-    worker = match.all_below or _longest(match.runners, _joined(identity)) >= 0
+    worker = match.all_below or longest(match.runners, joined(identity)) >= 0
     for depth, ancestor in enumerate(ancestors, 1):
         rank, above = (_WORKER, depth) if worker else (_BELOW, 0)
-        yield from _hit(rank, match.executables, _executable(ancestor), "below ", above)
-        for line in _lines(ancestor) if match.all_below else ():
+        yield from _hit(rank, match.executables, executable_of(ancestor), "below ", above)
+        for line in lines_of(ancestor) if match.all_below else ():
             yield from _hit(rank, match.command_lines, line, "below ", above)
 
 
 def _hit(rank: int, patterns: Sequence[str], text: str, label: str, depth: int = 0) -> Iterator[_Hit]:
-    literal = _longest(patterns, text)
+    literal = longest(patterns, text)
     if literal >= 0:
         yield _Hit(rank, literal, label + harmless(text), depth)
-
-
-def _longest(patterns: Sequence[str], text: str) -> int:
-    """Literal characters of the most specific pattern that matches; -1 when none does."""
-    if not text:
-        return -1
-    return max((literal for compiled, literal in _compiled(tuple(patterns)) if compiled(text)), default=-1)
-
-
-@functools.lru_cache(maxsize=1024)
-def _compiled(patterns: tuple[str, ...]) -> tuple[tuple[Callable[[str], object], int], ...]:
-    return tuple((re.compile(fnmatch.translate(each)).match, literal_length(each)) for each in patterns)
-
-
-def _executable(identity: ProcessIdentity) -> str:
-    """The executable or, where that is hidden, argv[0]; a bare name counts as in some folder ("/ollama")."""
-    text = identity.executable or "".join(identity.command_line[:1])
-    return text if "/" in text or not text else f"/{text}"
-
-
-def _joined(identity: ProcessIdentity) -> str:
-    return " ".join(identity.command_line)
-
-
-def _lines(identity: ProcessIdentity) -> Iterator[str]:
-    """The command line as it was typed and, where that says more, with its script's folder."""
-    yield _joined(identity)
-    placed = identity.placed_command_line
-    if placed != identity.command_line:
-        yield " ".join(placed)
 
 
 def _server_address(
@@ -164,15 +131,15 @@ def _server_address(
     below_server = is_worker = False
     host = ""
     for ancestor in reversed(ancestors):
-        is_server = _longest(definition.match.executables, _executable(ancestor)) >= 0
-        says = any(_longest(definition.match.command_lines, line) >= 0 for line in _lines(ancestor))
+        is_server = longest(definition.match.executables, executable_of(ancestor)) >= 0
+        says = any(longest(definition.match.command_lines, line) >= 0 for line in lines_of(ancestor))
         if is_server or says or (service_name(identity) and ancestor.cgroup == identity.cgroup):
             named = address_on_command_line(endpoint, ancestor.command_line)
             if named.port is not None:
                 return named
             host, is_worker = host or named.host, True
         below_server = below_server or is_server or (says and definition.match.all_below)
-    is_worker = is_worker or _longest(definition.match.runners, _joined(identity)) >= 0
+    is_worker = is_worker or longest(definition.match.runners, joined(identity)) >= 0
     listens = not is_worker and definition.endpoint_is_usual
     own = _own_address(endpoint, identity, below_server=below_server, listens=listens)
     return Address(host or own.host, own.port)
@@ -190,7 +157,7 @@ def _own_address(endpoint: Endpoint, identity: ProcessIdentity, *, below_server:
 
 def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:
     """A worker that init or a service manager has inherited, and that no unit or container still runs."""
-    if not definition.engine or _longest(definition.match.runners, _joined(identity)) < 0:
+    if not definition.engine or longest(definition.match.runners, joined(identity)) < 0:
         return False
     if service_name(identity) or identity.container:
         return False

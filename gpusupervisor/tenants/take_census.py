@@ -68,7 +68,7 @@ def take_census(
 
     identities: by PID, of the sample's processes and of their ancestors (`ProcessReader.identify` gives both).
     A PID that is not in it is dead, a zombie, or of another PID namespace.
-    servers: PIDs of engines' servers, which are noted even while they hold no VRAM.
+    servers: PIDs of engines' servers, which are noted even while they hold no VRAM; of each tenant the first is asked.
     """
     found: dict[str, _Found] = {
         each.id: _Found(each, each.id.partition("@")[0])
@@ -159,9 +159,9 @@ def _note_server(
     recognition = recognizer.recognize(catalog, identity, frozenset(), identities)
     if recognition is not None:
         tenant = _tenant(recognition, catalog, found)
-        tenant.servers.append(identity)
-        if recognition.port is not None or recognition.host:
+        if not tenant.servers and (recognition.port is not None or recognition.host):
             tenant.address = Address(recognition.host, recognition.port)
+        tenant.servers.append(identity)
 
 
 def _tenant(recognition: Recognition, catalog: Catalog, found: dict[str, _Found]) -> _Found:

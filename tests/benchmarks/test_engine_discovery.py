@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.configured import Given, Unit
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.keepers.engine_discovery import EngineDiscovery
+from gpusupervisor.keepers.engine_scan import EngineScan
 from gpusupervisor.peers.unit_client import UnitClient
+from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import Match, TenantDefinition
 from tests.benchmarks.conftest import Report
@@ -37,9 +40,9 @@ async def test_cpu_of_discovering_all_engines_and_of_a_steady_look(figure: Repor
     units.units = {f"{engine}.service": _unit(engine, pid) for pid, engine in enumerate(TABLES, 100)}
     census = Census({engine: _presence(engine, pid, peers) for pid, engine in enumerate(TABLES, 100)}, {})
     definitions = {engine: TenantDefinition(engine, engine, Match(), engine=engine) for engine in TABLES}
-    discovery = EngineDiscovery(http, SystemClock(), units)
+    discovery = EngineDiscovery(http, SystemClock(), units, EngineScan(Procfs(Path("/proc")), SystemClock()))
     before = time.process_time()
-    discovery.look(census, {}, definitions, lambda _: "")
+    discovery.look(census, {}, definitions, lambda _: None)
     async with asyncio.timeout(10):
         while any(discovery.reading(engine).version != version for engine, version in VERSIONS.items()):
             await asyncio.sleep(0.001)
@@ -47,7 +50,7 @@ async def test_cpu_of_discovering_all_engines_and_of_a_steady_look(figure: Repor
     assert all(discovery.reading(engine).settings for engine in TABLES)
     before = time.process_time()
     for _ in range(TICKS):
-        discovery.look(census, {}, definitions, lambda _: "")
+        discovery.look(census, {}, definitions, lambda _: None)
     steady = (time.process_time() - before) / TICKS * 1000
     await discovery.close()
     for peer in peers.values():

@@ -129,6 +129,14 @@ def test_an_engine_that_does_not_answer_is_hinted_at_with_what_is_known() -> Non
     assert advise(findings([tenant()], units=(unit,))).hints == ()
 
 
+@pytest.mark.parametrize(("reachable", "proposed"), [(True, 0), (False, 1)])
+def test_an_address_at_which_the_engine_was_found_is_not_proposed(reachable: bool, proposed: int) -> None:
+    url = "http://127.0.0.1:11500"
+    unit = Unit("ollama.service", True, "active", "ollama", url)
+    found = findings([tenant(endpoint=url, reachable=reachable)], units=(unit,))
+    assert len(advise(found).proposals) == proposed
+
+
 def test_a_stopped_unit_is_named_and_nothing_is_proposed_for_it() -> None:
     unit = Unit("ollama.service", False, "stopped", "ollama", "http://127.0.0.1:1", (), {})
     stopped = findings([tenant(holding=0, reachable=False)], units=(unit,))

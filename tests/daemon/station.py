@@ -138,9 +138,9 @@ class Station:
         for name, text in files.items():
             (self.tenants / f"{name}.toml").write_text(text)
 
-    def engine(self, name: str, *arguments: str | Path, executable: Path | None = None) -> Engine:
-        """Start a simulated engine and wait until it listens."""
-        extra = environment() if executable else {}
+    def engine(self, name: str, *arguments: str | Path, executable: Path | None = None, **variables: str) -> Engine:
+        """Start a simulated engine, with variables in its environment, and wait until it listens."""
+        extra = {**(environment() if executable else {}), **variables}
         process = subprocess.Popen(
             [executable or sys.executable, "-m", f"{PACKAGE}.{name}", "--card", self.card.directory, *arguments],
             env={**self._environment(), **extra}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,

@@ -155,15 +155,6 @@ async def test_the_catalogue_says_what_there_is_and_what_fits(scene: Scene) -> N
     assert 0 < card["Ceiling"] < card["MemoryTotal"]
 
 
-async def test_of_an_engine_that_was_started_by_hand_it_is_said_why_its_settings_are_not_known(scene: Scene) -> None:
-    """Until it holds VRAM for the first time: its process is known from then on."""
-    assert "which process it is" in (await scene.engine())["SettingsProblem"]
-    assert (await scene.load(SMALL))["State"] == "succeeded"
-    await scene.observer.sees_tenant("ollama", "idle", Activity=lambda state: state == "idle")
-    assert (await scene.unload(SMALL))["freed"] == 3 * GIB
-    await scene.observer.sees(ENGINE_PATH, "Engine", "its process", SettingsProblem=lambda problem: not problem)
-
-
 async def test_a_load_makes_room_first_and_is_measured(scene: Scene) -> None:
     await scene.fill_comfyui("14G")
     job = await scene.load(BIG)

@@ -78,7 +78,7 @@ def test_of_a_hidden_process_the_units_word_is_taken_and_what_is_missing_is_name
 
 
 def test_of_an_engine_whose_process_nobody_knows_that_is_said() -> None:
-    assert "which process it is" in reading("ollama", None, None, api("0.33.0")).problem
+    assert "its process was not found" in reading("ollama", None, None, api("0.33.0")).problem
     assert reading("ollama", process(), None, api("0.33.0")).problem == ""
 
 

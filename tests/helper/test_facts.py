@@ -5,6 +5,8 @@ import os
 import pwd
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,27 @@ import pytest
 from gpusupervisor.helper.facts import AT_MOST, FactTeller
 from gpusupervisor.processes.identity import ProcessKey
 from tests.helper.conftest import Bench
-from tests.listeners import NOBODY, key_of, listener
+from tests.listeners import LISTENER, NOBODY, key_of, listener
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to have processes and callers of other users")
 OTHER = NOBODY if os.geteuid() == 0 else None
+NOT_TOLD = "holds no VRAM and is no engine"
 VARIABLES = {"APP_HOST": "0.0.0.0:9000", "PASSWORD": "secret"}
+
+
+ENGINE = 'title = "Mine"\nengine = "comfyui"\n[match]\ncommand-lines = ["*/MyEngine/main.py*"]\n'
+SECRETS = {"OLLAMA_KEEP_ALIVE": "1h", "LLAMA_API_KEY": "hunter2", "HOME": "/hunter2"}
+
+
+@contextmanager
+def an_engine(bench: Bench) -> Iterator[tuple[ProcessKey, tuple[int, ...]]]:
+    """An engine by its folder, started as "python main.py" by another user."""
+    (bench.tenants / "mine.toml").write_text(ENGINE)
+    folder = bench.folder / "MyEngine"
+    folder.mkdir()
+    (folder / "main.py").write_text(LISTENER)
+    with listener("127.0.0.1", folder=folder, uid=OTHER, environment=SECRETS, program=("main.py",)) as found:
+        yield found
 
 
 async def test_of_a_holder_it_tells_what_proc_hides_and_only_the_variables_that_are_named(bench: Bench) -> None:
@@ -31,6 +49,7 @@ async def test_of_a_holder_it_tells_what_proc_hides_and_only_the_variables_that_
         "executable": os.path.realpath(sys.executable),
         "working_directory": "/tmp",
         "listening_ports": list(ports),
+        "listens_elsewhere": False,
         "environment": {"APP_HOST": "0.0.0.0:9000"} if os.geteuid() == 0 else {},
     }
     assert "secret" not in answer.output
@@ -42,8 +61,47 @@ async def test_of_others_it_tells_nothing(bench: Bench) -> None:
         await bench.hold(holder.pid)
         recycled = ProcessKey(holder.pid, holder.start_time + 1)
         told = await bench.told(holder, bystander, recycled, ProcessKey(2**31, 5))
-    assert [entry.get("refused") for entry in told] == [None, "holds no VRAM", "is gone", "holds no VRAM"]
+    assert [entry.get("refused") for entry in told] == [None, NOT_TOLD, "is gone", NOT_TOLD]
     assert [len(entry) for entry in told[1:]] == [3, 3, 3]
+
+
+async def test_of_what_roots_files_recognise_as_an_engine_it_tells_though_it_holds_no_vram(bench: Bench) -> None:
+    """By what it reads itself: here the folder, which makes an engine of "python main.py". The driver is not needed."""
+    await asyncio.to_thread(bench.card.change, library_present=False)
+    bench.start()
+    with an_engine(bench) as (key, ports):
+        answer = await bench.facts(key)
+        (told,) = await bench.told(key)
+    if os.geteuid() == 0:
+        assert told["environment"] == {"OLLAMA_KEEP_ALIVE": "1h", "LLAMA_API_KEY": "(set)"}
+    assert (told["working_directory"], told["listening_ports"]) == (str(bench.folder / "MyEngine"), list(ports))
+    assert "hunter2" not in answer.output
+
+
+async def test_of_what_only_names_an_engine_it_tells_nothing(bench: Bench) -> None:
+    command = [sys.executable, "-c", "input()", "/srv/MyEngine/main.py"]
+    with (
+        an_engine(bench) as (engine, _),
+        subprocess.Popen(command, stdin=subprocess.PIPE, env=SECRETS) as naming,
+    ):
+        bench.start()
+        told = await bench.told(engine, key_of(naming.pid))
+        naming.communicate(b"\n")
+    assert [entry.get("refused") for entry in told] == [None, NOT_TOLD]
+
+
+async def test_of_tenants_that_are_no_engines_it_tells_nothing(bench: Bench) -> None:
+    with an_engine(bench) as (key, _):
+        (bench.tenants / "mine.toml").write_text(ENGINE.replace('engine = "comfyui"', ""))
+        bench.start()
+        assert (await bench.told(key))[0]["refused"] == NOT_TOLD
+
+
+async def test_a_users_tenant_files_make_an_engine_of_nothing(bench: Bench) -> None:
+    with an_engine(bench) as (key, _):
+        (bench.tenants / "mine.toml").chmod(0o666)
+        bench.start()
+        assert (await bench.told(key))[0]["refused"] == NOT_TOLD
 
 
 async def test_a_port_that_is_opened_later_is_told_later(bench: Bench) -> None:
@@ -140,4 +198,4 @@ async def test_of_units_that_tenant_files_name_it_tells_though_they_hold_no_vram
     first, second = await teller.tell([known, other])
     assert first.facts is not None
     assert (first.facts.executable, first.facts.environment) == ("/usr/bin/engine", (("OLLAMA_KEEP_ALIVE", "1h"),))
-    assert (second.facts, second.refusal) == (None, "holds no VRAM")
+    assert (second.facts, second.refusal) == (None, NOT_TOLD)

@@ -15,7 +15,7 @@ from gpusupervisor.errors import Busy, GpuUnavailable
 from gpusupervisor.helper.facts import Told
 from gpusupervisor.helper.page_cache.calls import PageCacheCalls
 from gpusupervisor.helper.service import HelperService
-from gpusupervisor.peers.privileged_client import ASKED_AT_MOST, PrivilegedClient
+from gpusupervisor.peers.privileged_client import ASKED_AT_MOST, FORGOTTEN_AFTER, PrivilegedClient
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.privileged import PrivilegedFacts
 from tests.bus.conftest import PrivateBus
@@ -52,7 +52,7 @@ class Teller:
         self.asked.append(list(asked))
         if self.problem is not None:
             raise self.problem
-        return [Told(key, self.answer, None if self.answer else "holds no VRAM") for key in asked]
+        return [Told(key, self.answer, None if self.answer else "holds no VRAM and is no engine") for key in asked]
 
 
 class HiddenProc:
@@ -178,6 +178,29 @@ async def test_a_refusal_is_no_fact_and_no_failure(
         await look(client)
         await eventually(lambda: client.sight().state == "ok", "it has answered")
         assert await look(client) is None
+
+
+async def test_who_was_refused_and_then_forgotten_is_asked_about_anew(
+    client: PrivilegedClient, shared_bus: PrivateBus, clock: StillClock
+) -> None:
+    """What looked like an engine and was none may hold VRAM later."""
+    teller = Teller()
+    teller.answer = None
+    async with helper(shared_bus, teller):
+        for _ in range(1200):
+            clock.time += SECOND
+            await look(client)
+            entry = client._entries[KEY]
+            if entry.is_due(clock.time):
+                await eventually(lambda due=entry.is_due: not due(clock.time), "it is answered")  # type: ignore[misc]
+        assert len(teller.asked) == ASKED_AT_MOST
+        teller.answer = FACTS
+        clock.time += FORGOTTEN_AFTER
+        assert await look(client) is None
+        assert len(teller.asked) == ASKED_AT_MOST, "it was wanted all the time"
+        clock.time += FORGOTTEN_AFTER + 1
+        await look(client)
+        await eventually(lambda: client.facts(KEY) == FACTS, "asked anew")
 
 
 async def test_without_a_helper_it_says_so_and_asks_again_later(

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -12,15 +13,18 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.configured import Given, Unit
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.keepers.engine_discovery import ASKED_EVERY, FIRST_RETRY, EngineDiscovery
+from gpusupervisor.keepers.engine_scan import EVERY, EngineScan
 from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.take_census import take_census
 from tests.gpu.machine import HandClock
 from tests.http_peer import Peer
-from tests.tenants.people import GIB, gpu, sample, who
+from tests.tenants.people import GIB, HEX, SESSION, USER, gpu, sample, who
 
 HOSTS = frozenset({"OLLAMA_HOST"})
 SLICE = "/system.slice/ollama.service"
@@ -34,10 +38,13 @@ def unit(pid: int, *, active: bool = True, members: tuple[int, ...] = (), **vari
     return Unit("ollama.service", active, pid, members, command, environment, fragment="/etc/ollama.service")
 
 
-def ollama(pid: int = 50, *, hidden: bool = False, cgroup: str = SLICE, **variables: str) -> ProcessIdentity:
+def ollama(
+    pid: int = 50, *, hidden: bool = False, cgroup: str = SLICE, ports: tuple[int, ...] = (), **variables: str
+) -> ProcessIdentity:
     one = who(
-        pid, "/usr/local/bin/ollama serve", executable="/usr/local/bin/ollama", cgroup=cgroup, variables=variables
-    )
+        pid, "/usr/local/bin/ollama serve", executable="/usr/local/bin/ollama", cgroup=cgroup, variables=variables,
+        ports=ports,
+    )  # fmt: skip
     return replace(one, hidden=frozenset({"environment"} if hidden else ()))
 
 
@@ -46,9 +53,12 @@ class Machine:
 
     def __init__(self, http: EngineHttp) -> None:
         self.clock = HandClock()
+        self.catalog = CATALOG
         self.units = UnitClient()
-        self.discovery = EngineDiscovery(http, self.clock, self.units)
         self.people: dict[int, ProcessIdentity] = {}
+        scan = EngineScan(self, self.clock)  # type: ignore[arg-type]
+        scan.use(signs_of(CATALOG.definitions.values()))
+        self.discovery = EngineDiscovery(http, self.clock, self.units, scan)
         self.holding: dict[int, int] = {}
         self._recognizer = Recognizer()
 
@@ -59,20 +69,32 @@ class Machine:
     def has(self, *units: Unit) -> None:
         self.units.units = {each.name: each for each in units}
 
+    def pids(self) -> frozenset[int]:
+        """In the place of /proc, as the two below."""
+        return frozenset(self.people)
+
+    def command_line(self, pid: int) -> tuple[str, ...]:
+        return self.people[pid].command_line
+
+    def cgroup(self, pid: int) -> str:
+        return f"0::{self.people[pid].cgroup}"
+
     def look(self) -> Census:
-        """One look, as the observatory does it."""
-        wanted = self.discovery.servers() | self.holding.keys()
+        """One look, as the observatory does it, with a scan."""
+        self.clock.instant += EVERY
+        assert self.discovery.scan.is_due()
+        wanted = self.discovery.servers() | self.holding.keys() | self.discovery.scan.look()
         chain = {key.pid for pid in wanted if pid in self.people for key in self.people[pid].ancestors}
         seen = {pid: self.people[pid] for pid in wanted | chain if pid in self.people}
         identities = self.discovery.informed(seen, HOSTS)
         machine = sample(gpu(processes=dict(self.holding)))
-        census = take_census(machine, identities, CATALOG, self._recognizer, self.discovery.found_servers())
-        definitions = {tenant: CATALOG.resolve(tenant) for tenant in census.tenants}
 
-        def recognize(identity: ProcessIdentity) -> str:
-            found = self._recognizer.recognize(CATALOG, identity, frozenset(), identities)
-            return found.definition_id if found else ""
+        def recognize(identity: ProcessIdentity) -> Recognition | None:
+            return self._recognizer.recognize(self.catalog, identity, frozenset(), identities)
 
+        servers = self.discovery.found_servers(identities, recognize, self.catalog.resolve)
+        census = take_census(machine, identities, self.catalog, self._recognizer, servers)
+        definitions = {tenant: self.catalog.resolve(tenant) for tenant in census.tenants}
         self.discovery.look(census, identities, definitions, recognize)
         return census
 
@@ -247,7 +269,7 @@ async def test_an_engine_elsewhere_is_not_asked(machine: Machine) -> None:
     remote = replace(census.tenants["ollama"], endpoint="http://192.0.2.1:11434")
     definitions = {"ollama": catalog_definition}
     await machine.discovery.close()
-    machine.discovery.look(Census({"ollama": remote}, {}), machine.people, definitions, lambda _: "")
+    machine.discovery.look(Census({"ollama": remote}, {}), machine.people, definitions, lambda _: None)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -276,3 +298,110 @@ async def test_systemd_is_asked_about_units_of_definitions_and_of_holders(
     machine.look()
     assert {"ollama.service", "comfyui@*.service", "my-models.service"} <= wanted[-1]
     assert "gdm.service" not in wanted[-1]
+
+
+async def test_an_idle_engine_that_was_started_by_hand_is_found_where_it_listens(machine: Machine) -> None:
+    machine.runs(ollama(cgroup=SESSION, OLLAMA_KEEP_ALIVE="1h", ports=(11500,)))
+    presence = machine.look().tenants["ollama@11500"]
+    assert (presence.endpoint, presence.holders) == ("http://127.0.0.1:11500", ())
+    found = machine.settings("ollama@11500")["OLLAMA_KEEP_ALIVE"]
+    assert (found.value, found.source) == ("1h", "environment")
+    assert machine.discovery.reading("ollama@11500").problem == ""
+
+
+async def test_an_idle_engine_in_a_users_unit_or_a_container_is_found(machine: Machine) -> None:
+    """A container has a network of its own, where it is not known on which port it is reached."""
+    mine = ollama(cgroup=f"{USER}/ollama.service", OLLAMA_NUM_PARALLEL="4", ports=(11434,))
+    contained = who(60, "/app/llama-server -c 4096", cgroup=f"/system.slice/docker-{HEX}.scope")
+    machine.runs(mine, replace(contained, listens_elsewhere=True))
+    census = machine.look()
+    assert census.tenants["ollama"].endpoint == "http://127.0.0.1:11434"
+    assert machine.settings()["OLLAMA_NUM_PARALLEL"].value == "4"
+    label = f"llama-server@{HEX[:12]}"
+    assert census.tenants[label].servers[0].key.pid == 60
+    assert machine.settings(label)["--ctx-size"].value == "4096"
+
+
+async def test_what_does_not_listen_is_no_server(machine: Machine) -> None:
+    client = who(51, "/usr/local/bin/ollama run qwen", executable="/usr/local/bin/ollama")
+    hidden = replace(ollama(52, cgroup=SESSION), hidden=frozenset({"environment", "listening_ports"}))
+    machine.runs(client, hidden, who(53, "vim /opt/ComfyUI/main.py"))
+    census = machine.look()
+    assert not any(each.servers for each in census.tenants.values())
+    assert machine.discovery.servers() == {51, 52}, "it may listen later"
+
+
+async def test_what_listens_elsewhere_than_it_says_is_no_server(machine: Machine) -> None:
+    """A client has the address of the server that it speaks to; what it listens on itself is for something else."""
+    server = ollama(50, cgroup=SESSION, OLLAMA_HOST="127.0.0.1:11500", ports=(11500,))
+    client = ollama(40, cgroup=SESSION, OLLAMA_HOST="127.0.0.1:11500", ports=(6060,))
+    machine.runs(client, server)
+    census = machine.look()
+    assert [each.key.pid for each in census.tenants["ollama@11500"].servers] == [50]
+    assert "ollama@6060" not in census.tenants
+
+
+async def test_a_worker_with_a_port_of_its_own_is_not_the_server(machine: Machine) -> None:
+    server = ollama(50, cgroup=SESSION, ports=(11434,))
+    runner = who(
+        51, "/usr/local/bin/ollama runner --port 40001", executable="/usr/local/bin/ollama", parents=[server],
+        ports=(40001,),
+    )  # fmt: skip
+    unseen = replace(server, listening_ports=(), hidden=frozenset({"environment", "listening_ports"}))
+    machine.runs(unseen, runner)
+    assert not machine.look().tenants["ollama"].servers, "its parent may turn out to be the server"
+    machine.runs(server, runner)
+    census = machine.look()
+    assert [each.key.pid for each in census.tenants["ollama"].servers] == [50]
+    assert census.tenants["ollama"].endpoint == "http://127.0.0.1:11434"
+    machine.runs(replace(runner, ancestors=(), parent_pid=1))
+    machine.look()
+    assert not machine.look().tenants["ollama"].servers, "an orphan serves nobody"
+
+
+async def test_two_engines_of_one_kind_are_two_instances(machine: Machine) -> None:
+    lines = {80: "python3 /opt/ComfyUI/main.py --lowvram", 81: "python3 /opt/ComfyUI/main.py --port 8189 --highvram"}
+    machine.runs(*(who(pid, line, ports=(8188 + pid - 80,)) for pid, line in lines.items()))
+    census = machine.look()
+    assert census.tenants["comfyui"].endpoint == "http://127.0.0.1:8188"
+    assert census.tenants["comfyui@8189"].endpoint == "http://127.0.0.1:8189"
+    assert "--lowvram" in machine.settings("comfyui")
+    assert "--highvram" in machine.settings("comfyui@8189")
+
+
+async def test_a_system_unit_wins_over_what_else_runs_in_it_and_beside_it(machine: Machine) -> None:
+    machine.has(unit(50, members=(50, 52)))
+    other = ollama(40, cgroup=SESSION, ports=(11434,))
+    exporter = ollama(52, ports=(9100,))
+    machine.runs(ollama(50, OLLAMA_HOST=":4321"), other, exporter)
+    census = machine.look()
+    presence = census.tenants["ollama"]
+    assert (presence.servers[0].key.pid, presence.endpoint) == (50, "http://127.0.0.1:4321")
+    assert 52 not in [each.key.pid for each in presence.servers]
+
+
+async def test_who_was_found_first_stays_the_server_and_at_the_start_the_program_counts(machine: Machine) -> None:
+    """Of what runs in one user unit, the port of a container may be handed on by another program."""
+    cgroup = f"{USER}/ollama.service"
+    handing_on = who(40, "rootlessport", executable="/usr/bin/rootlessport", cgroup=cgroup, ports=(11434,))
+    engine = replace(ollama(50, cgroup=cgroup, OLLAMA_KEEP_ALIVE="1h"), listens_elsewhere=True)
+    machine.runs(handing_on, engine)
+    assert machine.look().tenants["ollama"].servers[0].key.pid == 50
+    assert machine.settings()["OLLAMA_KEEP_ALIVE"].value == "1h"
+    second = ollama(30, cgroup=cgroup, ports=(11434,))
+    machine.runs(handing_on, engine, second)
+    assert machine.look().tenants["ollama"].servers[0].key.pid == 50
+
+
+async def test_where_a_file_says_where_the_engine_is_only_who_listens_there_is_it(
+    machine: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "ollama.toml").write_text('[endpoint]\nurl = "http://127.0.0.1:7000"\n')
+    machine.catalog = await asyncio.to_thread(load_catalog, [SHIPPED, tmp_path])
+    machine.runs(ollama(50, cgroup=SESSION, ports=(11434,)), ollama(51, cgroup=SESSION, ports=(7000,)))
+    assert [each.key.pid for each in machine.look().tenants["ollama"].servers] == [51]
+    (tmp_path / "ollama.toml").write_text('[endpoint]\nurl = "http://192.0.2.1:7000"\n')
+    machine.catalog = await asyncio.to_thread(load_catalog, [SHIPPED, tmp_path])
+    machine.runs(ollama(52, cgroup=SESSION, ports=(7000,)))
+    machine.look()
+    assert not machine.look().tenants["ollama"].servers, "it is on another machine"

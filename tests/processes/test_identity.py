@@ -47,3 +47,20 @@ def test_nothing_is_placed_where_the_folder_is_hidden() -> None:
 )
 def test_it_is_called_by_what_it_runs(command_line: str, executable: str, name: str) -> None:
     assert identity(command_line, executable=executable).name == name
+
+
+@pytest.mark.parametrize(
+    ("command_line", "arguments"),
+    [
+        ("/usr/bin/llama-server -m x --port 1", "-m x --port 1"),
+        ("python -u main.py --port 1", "--port 1"),
+        ("python3 -X utf8 -m app main.py", "main.py"),
+        ("python -c code main.py", "-c code main.py"),
+        ("ssh -m hmac box", "-m hmac box"),
+        ("python -m", ""),
+        ("python", ""),
+        ("", ""),
+    ],
+)
+def test_its_arguments_are_those_of_what_an_interpreter_runs(command_line: str, arguments: str) -> None:
+    assert " ".join(identity(command_line).arguments) == arguments

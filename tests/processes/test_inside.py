@@ -56,7 +56,16 @@ def test_a_socket_that_does_not_listen_or_is_anothers_is_no_port() -> None:
 @as_root
 def test_a_process_in_another_network_has_no_port_here() -> None:
     with listener("0.0.0.0", wrapper=("unshare", "--net")) as (key, (_,)):
-        assert inside(key).listening_ports == ()
+        assert (inside(key).listening_ports, inside(key).listens_elsewhere) == ((), True)
+
+
+def test_where_loopback_does_not_lead_it_listens_elsewhere() -> None:
+    with listener("::1") as (key, _):
+        assert (inside(key).listening_ports, inside(key).listens_elsewhere) == ((), True)
+    with listener("127.0.0.1", "0.0.0.0", "::") as (key, ports):
+        assert (inside(key).listening_ports, inside(key).listens_elsewhere) == (tuple(sorted(ports)), False)
+    with listener() as (key, _):
+        assert not inside(key).listens_elsewhere
 
 
 def test_very_many_ports_are_bounded() -> None:

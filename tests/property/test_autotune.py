@@ -64,7 +64,7 @@ def test_who_tolerates_more_never_pays_more_energy(curve: list[Measured], one: i
 
 
 @pytest.mark.filterwarnings("error")
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.dictionaries(
         st.integers(1, 150),

@@ -90,7 +90,7 @@ def with_files(advice: Advice) -> Catalog:
         return load_catalog((SHIPPED, Path(folder)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(machines, st.booleans())
 def test_what_is_proposed_is_right_takes_in_the_process_and_is_proposed_once(
     machine: tuple[ProcessIdentity, ...], thoroughly: bool

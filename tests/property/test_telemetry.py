@@ -24,7 +24,7 @@ def stored(folder: str, samples: dict[int, int | None]) -> Database:
     return database
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SAMPLES, st.integers(1, 300), st.integers(0, 3000), st.integers(1, 4000))
 def test_every_stretch_lies_within_what_was_seen_and_no_peak_is_lost(
     samples: dict[int, int | None], count: int, start: int, length: int
@@ -45,7 +45,7 @@ def test_every_stretch_lies_within_what_was_seen_and_no_peak_is_lost(
     assert {point.low for point in points} | {point.high for point in points} <= seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SAMPLES, st.integers(1, 60))
 def test_a_stretch_tells_what_a_second_by_second_replay_tells(samples: dict[int, int | None], width: int) -> None:
     """The stored rows read as a staircase whose steps end after HOLD."""
@@ -70,7 +70,7 @@ def test_a_stretch_tells_what_a_second_by_second_replay_tells(samples: dict[int,
     assert all(abs(p.mean - mean) <= 1 + mean * 1e-9 for p, (_, _, mean, _) in zip(points, expected, strict=True))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SAMPLES)
 def test_summing_up_keeps_the_extremes_of_every_span(samples: dict[int, int | None]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ def test_summing_up_keeps_the_extremes_of_every_span(samples: dict[int, int | No
     assert kept == {at: (min(values), max(values)) for at, values in spans.items()}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=12))
 def test_closing_loses_no_row_whatever_came_before(bursts: list[tuple[int, bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

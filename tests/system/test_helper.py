@@ -86,7 +86,11 @@ def test_the_environment_is_told_by_name_and_never_whole(card: Machine, by_hand:
 
 
 def test_of_a_process_without_vram_it_tells_nothing(card: Machine) -> None:  # noqa: F811
-    assert told(card, "1") == {"pid": 1, "start_time": int(start_time(card, "1")), "refused": "holds no VRAM"}
+    assert told(card, "1") == {
+        "pid": 1,
+        "start_time": int(start_time(card, "1")),
+        "refused": "holds no VRAM and is no engine",
+    }
 
 
 @pytest.mark.parametrize("user", [USER, "nobody"])

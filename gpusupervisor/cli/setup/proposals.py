@@ -78,7 +78,8 @@ def _of_unit(unit: Unit, tenant: Tenant) -> Iterator[Change]:
 
 def _address(unit: Unit, tenant: Tenant) -> Iterator[Change]:
     """It listens elsewhere than its file says, and is not found there by itself."""
-    if not unit.runs or not unit.endpoint or unit.endpoint == tenant.url:
+    is_found = tenant.reachable and unit.endpoint == tenant.endpoint
+    if not unit.runs or not unit.endpoint or unit.endpoint == tenant.url or is_found:
         return
     if tenant.is_asked_at_rest or (tenant.holding and not tenant.reachable and unit.endpoint != tenant.endpoint):
         yield Change(

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from gpusupervisor.simulation.engines.launch import Engine, disguised_python, start_engine
 from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
+from gpusupervisor.tenants.catalog import SHIPPED
 
 SHORT = "2s"
 """How long quiet has to last before it counts as idle; 10 s in the shipped definitions."""
@@ -92,14 +93,13 @@ class Stage:
     def _describe(self) -> None:
         """What differs from the shipped definitions: ports, a need, and shorter waits than in real life."""
         files = {
+            **{file.name: "" for file in SHIPPED.glob("*.toml")},  # empty files mask: nothing of this machine is probed
             "desktop.toml": '[match]\ncommand-lines = ["*engines.desktop*"]\n',
-            "ollama.toml": f'min-residency = "1s"\n[endpoint]\nurl = "{self.ollama.url}"\n'
-            f'[[activity.probes]]\nkind = "ollama"\n{PROBES}',
+            "ollama.toml": f'min-residency = "1s"\n[match]\nexecutables = ["{self.directory}/ollama/*"]\n'
+            f'[endpoint]\nurl = "{self.ollama.url}"\n[[activity.probes]]\nkind = "ollama"\n{PROBES}',
             "comfyui.toml": f'needs-vram = "14G"\n[match]\ncommand-lines = ["*engines.comfyui*"]\n'
             f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n'
             f'[activity]\nstuck-after = "10s"\n[[activity.probes]]\nkind = "comfyui"\n{PROBES}',
-            "llama-server.toml": "",  # an empty file masks: nothing of this machine is probed
-            "vllm.toml": "",
         }
         for name, text in files.items():
             (self.tenants / name).write_text(text)

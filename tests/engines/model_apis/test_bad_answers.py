@@ -121,7 +121,7 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=60, deadline=None,
+    max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(answer=JSON, engine=st.sampled_from(ASKING))
