@@ -297,7 +297,7 @@ async def test_a_plan_is_logged_before_anybody_is_asked(loaded_scene: Scene, obs
     made, started = logs[0][before:].splitlines()
     assert "(release): Ask ollama for 13.0 GiB" in made
     assert "Steps: ollama (" in made
-    assert started.endswith(" is carried out")
+    assert started.endswith(" is being carried out")
     _, _, step, ended = loaded_scene.daemon.log[before:].splitlines()
     assert ": ollama freed, 13.0 GiB in " in step
     assert " ended, satisfied: 13.0 GiB came back in " in ended
