@@ -17,9 +17,13 @@ async def ask(question: str) -> str:
     loop.add_reader(sys.stdin.fileno(), typed.set)
     try:
         await typed.wait()
+    except asyncio.CancelledError:
+        print(file=sys.stderr)
+        raise
     finally:
         loop.remove_reader(sys.stdin.fileno())
     line = sys.stdin.readline()
     if not line:
+        print(file=sys.stderr)
         raise EOFError
     return line.strip().lower()

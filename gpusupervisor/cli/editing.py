@@ -51,14 +51,14 @@ async def edit_override(session: Session, name: str) -> int:
 def _check_can_edit(session: Session, name: str) -> None:
     if host := getattr(session.options, "host", ""):
         raise CommandFailed(
-            f"Files are edited where they are: ssh -t {host} sudo gpusupervisorctl edit {name}", WRONG_USE
+            f"Tenant files are edited on the machine itself: ssh -t {host} sudo gpusupervisorctl edit {name}", WRONG_USE
         )
     if not _NAME.fullmatch(name):
-        raise CommandFailed(f"{name!r} is no tenant's id: letters, digits and . _ : @ - are.", WRONG_USE)
+        raise CommandFailed(f"{name!r} cannot be a tenant's id; use letters, digits and . _ : @ -", WRONG_USE)
     if not overrides.can_be_written():
-        raise CommandFailed(f"{overrides.FOLDER} is root's: sudo gpusupervisorctl edit {name}", NOT_ALLOWED)
+        raise CommandFailed(f"Only root may write {overrides.FOLDER}: sudo gpusupervisorctl edit {name}", NOT_ALLOWED)
     if session.json:
-        raise CommandFailed("edit is for a person; it has no --json.", WRONG_USE)
+        raise CommandFailed("edit is interactive and has no --json.", WRONG_USE)
 
 
 async def _effective(session: Session, name: str) -> str:
@@ -77,8 +77,8 @@ def _draft(file: Path, before: str, effective: str) -> str:
     if file.suffix == ".json":
         return before
     in_force = "\n".join(f"# {line}".rstrip() for line in effective.splitlines())
-    about = f"### In force now; only what differs belongs above:\n{in_force}" if effective else "### A new tenant."
-    return f"### {file}: laid over what is in force, key by key.\n\n{before.strip()}\n\n{CUT}\n{about}\n"
+    about = f"### In force now, for reference:\n{in_force}" if effective else "### A new tenant."
+    return f"### {file}: only what is to differ, key by key.\n\n{before.strip()}\n\n{CUT}\n{about}\n"
 
 
 def _copy(folder: str, file: Path, draft: str) -> Path:
@@ -113,7 +113,7 @@ def _open_editor(copy: Path) -> None:
     try:
         code = subprocess.run([*command, str(copy)], check=False).returncode  # noqa: S603  (the person's own editor)
     except OSError as error:
-        raise CommandFailed(f"The editor {command[0]} cannot be started: {error}") from None
+        raise CommandFailed(f"The editor {command[0]} cannot be started: {error.strerror}") from None
     if code:
         raise CommandFailed(f"The editor {command[0]} ended with {code}; nothing was changed.")
 
@@ -121,9 +121,7 @@ def _open_editor(copy: Path) -> None:
 async def _put(session: Session, file: Path, before: str | None, text: str) -> list[str]:
     """Put it in place and in force. Returns what is wrong with the text; nothing is changed then."""
     if not text:
-        return [
-            f"Empty. To go back to what is shipped: rm {file}; an empty file would take the tenant away altogether."
-        ]
+        return [f"It is empty, which would hide the tenant. To go back to what is shipped, remove the file: rm {file}"]
     problems = await overrides.put(session.client, file, before, text)
     if not problems:
         session.say(f"{file} is written and in force.")

@@ -13,7 +13,7 @@ from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.registry import COMMON, Command, add_to
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe_lines, text_encoding
+from gpusupervisor.cli.text import NEAREST, safe_lines, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
@@ -84,7 +84,7 @@ def main() -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=text_encoding(), errors="replace")
+            stream.reconfigure(encoding=text_encoding(), errors=NEAREST)
     try:
         options = parse(sys.argv[1:])
         import asyncio  # once the command line is understood

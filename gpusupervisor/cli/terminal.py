@@ -27,4 +27,5 @@ def console(stream: IO[str]) -> Console:
 
 def canvas(of: Console) -> Canvas:
     """The canvas that a console is."""
-    return Canvas(of.width, of.color_system is not None and not of.no_color, is_utf8(of.encoding))
+    unicode = is_utf8(of.encoding) and os.environ.get("TERM") != "linux"  # the fonts of the console have 512 characters
+    return Canvas(of.width, of.color_system is not None and not of.no_color, unicode)

@@ -1,5 +1,6 @@
 """Text that others wrote, made fit for a terminal: names of any script, nothing that steers it."""
 
+import codecs
 import locale
 import os
 import sys
@@ -12,6 +13,20 @@ _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _MOST_MARKS = 4
 """Combining characters on one letter; every script gets by with fewer."""
 LEFT_TO_RIGHT_MARK = "\u200e"
+NEAREST = "gpusupervisor.nearest"
+"""How encodings without every character treat those that they lack: see `_nearest`."""
+_LIKE = str.maketrans("…·─│┌┐└┘▁▂▃▄▅▆▇█▊", "~.-|++++#########", LEFT_TO_RIGHT_MARK)
+
+
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    """What screens draw becomes something like it, anything else a question mark."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end].translate(_LIKE)
+    return "".join(char if char.isascii() else "?" for char in lacking), error.end
+
+
+codecs.register_error(NEAREST, _nearest)
 
 
 def text_encoding() -> str:

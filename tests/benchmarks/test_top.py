@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import subprocess
 from collections.abc import Iterator
 
 import psutil
@@ -14,17 +13,12 @@ from tests.benchmarks.conftest import Report
 from tests.cli.conftest import COMMAND
 from tests.cli.eavesdropper import Eavesdropper
 from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.daemon.crowd import MIB, crowd
 from tests.daemon.station import Station
 
 pytestmark = pytest.mark.benchmark_suite
 WARM_UP, MEASURED = 8.0, 30.0
-MIB = 1024**2
 CARD = SimulatedGpu().uuid
-DEFINITION = """\
-title = "Mover {number}"
-[match]
-command-lines = ["sleep 86400.{number:03}*"]
-"""
 
 
 @pytest.mark.parametrize(("busy", "columns", "rows"), [(3, 80, 24), (3, 200, 50), (40, 200, 50)], indirect=["busy"])
@@ -60,21 +54,8 @@ def cpu_seconds(terminal: PseudoTerminal) -> float:
 @pytest.fixture
 def busy(request: pytest.FixtureRequest) -> Iterator[tuple[Station, list[Allocation]]]:
     """A daemon, and processes that hold memory, one a tenant."""
-    station = Station()
-    station.settings.write_text('reserve = "0"\n')
-    station.describe({f"mover-{number}": DEFINITION.format(number=number) for number in range(request.param)})
-    processes = [subprocess.Popen(["sleep", f"86400.{number:03}"]) for number in range(request.param)]
-    try:
-        movers = [Allocation(station.card.directory, process.pid) for process in processes]
-        for mover in movers:
-            mover.hold(CARD, 500 * MIB)
-        station.daemon().wait_ready()
+    with crowd(request.param) as (station, movers, _):
         yield station, movers
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-        station.close()
 
 
 async def move(movers: list[Allocation]) -> None:

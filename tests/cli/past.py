@@ -35,7 +35,7 @@ class Past:
             ),
             StoredEvent(
                 "load", now - STEP, "ollama", CARD, "",
-                json.dumps({"model": "qwen3:8b", "size": 8 * GIB, "duration": 2_500_000, "source": "disk"}),
+                json.dumps({"model": "qwen3:8b", "size": 8 * GIB, "duration": 2_500_000, "source": "cold"}),
             ),
         ]  # fmt: skip
         """The oldest first."""

@@ -37,7 +37,8 @@ async def test_it_shows_how_far_it_is_and_how_to_try_what_it_found(bench: Bench)
     header, *rows = done.output.split("\n\n")[0].splitlines()
     assert header.split() == ["LIMIT", "TOKENS/S", "POWER", "J/TOKEN", "HOTTEST"]
     assert [row.split()[:2] for row in rows] == [["150", "W"], ["315", "W"], ["480", "W"]]
-    assert sum("<- the most of each joule" in row for row in rows) == 1
+    assert sum("<- proposed" in row for row in rows) == 1
+    assert "least energy per token of those that are at most 5 % slower" in done.output
     assert bench.limit() == BEFORE
     tried, kept = done.output.splitlines()[-2:]
     assert (await shell(bench, tried)).status == 0
@@ -46,8 +47,10 @@ async def test_it_shows_how_far_it_is_and_how_to_try_what_it_found(bench: Bench)
 
 
 async def test_its_result_is_there_as_data(bench: Bench) -> None:  # noqa: F811
-    done = await ctl(bench, CARD, "ollama", *SHORT, "--json")
+    done = await ctl(bench, CARD, "ollama", *SHORT, "--tolerance", "40", "--json")
     told = json.loads(done.output)
+    assert told["result"]["tolerance"] == 40
+    assert told["result"]["proposal"]["power_limit"] == 150_000  # the slowest, and good enough
     assert told["state"] == "succeeded"
     assert [point["power_limit"] for point in told["result"]["curve"]] == [150_000, 315_000, 480_000]
 

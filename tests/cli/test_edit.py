@@ -144,7 +144,7 @@ async def test_ctrl_c_at_the_question_ends_it(desk: Desk) -> None:
     [
         ("true", 0, "Nothing was changed."),
         ("exit 3", 1, "ended with 3; nothing was changed"),
-        (": > \"$1\"", 1, "an empty file would take the tenant away"),
+        (": > \"$1\"", 1, "It is empty, which would hide the tenant"),
     ],
 )  # fmt: skip
 async def test_what_is_left_as_it_was_or_given_up_changes_nothing(

@@ -24,9 +24,9 @@ CODE = (
 )
 NO_USER_BUS = "DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent"
 RENDERBOX = """\
-# renderbox held 2.0 GiB of VRAM, and nothing described it.
+# renderbox held 2.0 GiB of VRAM and belonged to no tenant.
 title = "renderbox"
-# Room is made for it once it is said what it needs: needs-vram = "8G"
+# To have room made for it, say what it needs, for example: needs-vram = "8G"
 
 [match]
 executables = ["*/renderbox"]
@@ -88,7 +88,7 @@ async def machine(machine_of_all: Machine) -> AsyncIterator[Machine]:
 async def test_what_is_missing_is_proposed_written_in_force_and_not_proposed_again(machine: Machine) -> None:
     url = machine.ollama.url
     shown = await machine.setup("--dry-run")
-    assert (shown.status, shown.errors) == (0, "Nothing was written: --dry-run.\n")
+    assert (shown.status, shown.errors) == (0, "Nothing was written (--dry-run).\n")
     assert machine.files() == set()
     row = next(line for line in shown.output.splitlines() if "unit ollama.service" in line)
     assert row.split()[:4] == ["ollama", "unit", "ollama.service", "running"]
@@ -105,16 +105,17 @@ async def test_what_is_missing_is_proposed_written_in_force_and_not_proposed_aga
     before = {name: (machine.tenants / name).stat().st_mtime_ns for name in machine.files()}
     again = await machine.setup("--yes")
     assert again.status == 0
-    assert "Nothing is missing: nothing is proposed.\n" in again.output
+    assert "Nothing to propose.\n" in again.output
     assert f"answers at {url}\n" in again.output
-    assert "not described" not in again.output
+    assert "belongs to no tenant" not in again.output
+    assert again.output.endswith("watch it live with gpusupervisorctl top.\n")
     assert {name: (machine.tenants / name).stat().st_mtime_ns for name in machine.files()} == before
 
 
 async def test_without_a_terminal_nothing_is_written_and_it_says_so(machine: Machine) -> None:
     done = await machine.setup()
     assert (done.status, done.errors) == (
-        0, "Nothing was written: there is no terminal to ask on; --yes writes all of it.\n",
+        0, "Nothing was written: there is no terminal to ask on. --yes writes everything without asking.\n",
     )  # fmt: skip
     assert machine.files() == set()
 
@@ -157,6 +158,7 @@ async def test_on_a_terminal_one_can_stop_and_keeps_what_was_written(keys: bytes
     terminal.press(keys)
     assert await terminal.end() == code, terminal.written
     assert "Traceback" not in terminal.written
+    assert terminal.written.endswith("\n")
     assert machine.files() == {"ollama.toml"}
 
 
@@ -201,17 +203,17 @@ async def test_a_file_that_is_there_is_left_alone(name: str, text: str, told: st
 async def test_who_may_not_write_sees_everything_and_is_told(machine: Machine) -> None:
     done = await machine.setup("--yes", uid=NOBODY)
     assert done.status == 4
-    assert done.errors.endswith("by root: sudo gpusupervisorctl setup --yes\n")
+    assert done.errors.endswith("takes root. Run: sudo gpusupervisorctl setup --yes\n")
     assert 'executables = ["*/renderbox"]' in done.output
     looked = await machine.setup("--dry-run", uid=NOBODY)
-    assert (looked.status, looked.errors) == (0, "Nothing was written: --dry-run.\n")
+    assert (looked.status, looked.errors) == (0, "Nothing was written (--dry-run).\n")
     assert machine.files() == set()
 
 
 async def test_without_a_systemd_the_rest_is_found_all_the_same(machine_of_all: Machine) -> None:
     done = await machine_of_all.setup("--dry-run")
     assert done.status == 0
-    assert "! Units were not looked at: systemd does not answer." in done.output
+    assert "! System services were not checked: systemd does not answer." in done.output
     assert "renderbox.toml" in done.output
 
 

@@ -123,8 +123,9 @@ def test_an_engine_that_does_not_answer_is_hinted_at_with_what_is_known() -> Non
     advice = advise(findings([silent], units=(unit,)))
     assert advice.proposals == ()
     assert advice.hints == (
-        "ollama is asked at http://127.0.0.1:11434: nothing listens there (its processes listen on 1, 2; its address"
-        " may be set in /etc/default/ollama). Where it really is goes into [endpoint]: gpusupervisorctl edit ollama",
+        "ollama cannot be reached at http://127.0.0.1:11434: nothing listens there (its processes listen on 1, 2; its"
+        " address may be set in /etc/default/ollama)."
+        " If it is elsewhere, set url in [endpoint] with: gpusupervisorctl edit ollama",
     )
     assert advise(findings([tenant()], units=(unit,))).hints == ()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusupervisor.cli.text import LEFT_TO_RIGHT_MARK, is_utf8, safe, safe_lines
+from gpusupervisor.cli.text import LEFT_TO_RIGHT_MARK, NEAREST, is_utf8, safe, safe_lines
 from tests.cli.screens import NASTY, is_harmless
 from tests.cli.shapes_of import EVERY_SCRIPT
 
@@ -31,6 +31,11 @@ def test_after_text_from_right_to_left_columns_stay_where_they_are() -> None:
 def test_what_turns_the_direction_is_taken_away() -> None:
     assert safe("a\u202eb\u2066c\u200fd") == "abcd"
     assert safe(NASTY) == "evil [2J   root# gnp.exe 31m"
+
+
+def test_an_encoding_that_lacks_a_character_has_something_like_it_or_a_question_mark() -> None:
+    assert f"┌─┐ ▁▄█ … 日{LEFT_TO_RIGHT_MARK} é".encode("ascii", NEAREST) == b"+-+ ### ~ ? ?"
+    assert "日 é".encode("latin-1", NEAREST) == b"? \xe9"
 
 
 def test_a_letter_has_only_so_many_marks() -> None:

@@ -18,10 +18,11 @@ from gpusupervisor.state import Check
 from tests.bus.builders import CARD, GIB, FakeClock, make_controls, make_plan, make_result, make_state
 from tests.bus.conftest import PrivateBus
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
-from tests.cli.conftest import Run
+from tests.cli.conftest import COMMAND, Run
 from tests.cli.eavesdropper import Eavesdropper
 from tests.cli.labour import Labour
 from tests.cli.past import Past
+from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.cli.screens import NASTY, is_harmless
 from tests.cli.shapes_of import EVERY_SCRIPT
 from tests.cli.stage import Stage, stage
@@ -171,7 +172,7 @@ async def test_room_is_made_after_the_plan_was_seen(shown: Stage, scene: Scene) 
 
 async def test_a_process_of_nobody_is_never_asked(shown: Stage, scene: Scene) -> None:
     await shown.press("end", "r")
-    await shown.until("It is no tenant's process: it is never touched.")
+    await shown.until("This process belongs to no tenant, so it is never touched.")
     await shown.press("escape", "2")
     await shown.until("this process is no tenant's")
     assert scene.controller.calls == []
@@ -182,6 +183,8 @@ async def test_a_job_is_cancelled_after_a_yes(shown: Stage, scene: Scene) -> Non
     scene.jobs.start("autotune", labour, "GPU-1", owner=0)
     await labour.begun.wait()
     labour.report(42, "point 4 of 9")
+    await shown.press("c")
+    assert "y/n" not in shown.text
     await shown.press("7")
     await shown.until("point 4 of 9")
     await shown.press("c")
@@ -190,7 +193,7 @@ async def test_a_job_is_cancelled_after_a_yes(shown: Stage, scene: Scene) -> Non
     await labour.cancelled.wait()
     await shown.until("cancelled")
     await shown.press("c")
-    await shown.until("Choose one that runs.")
+    await shown.until("Choose one that is running.")
 
 
 async def test_tenants_are_sorted_as_one_likes(shown: Stage, scene: Scene) -> None:
@@ -210,6 +213,14 @@ async def test_the_absent_are_hidden_until_they_are_asked_for(shown: Stage, scen
     assert "vllm" not in shown.text
     await shown.press("a")
     await shown.until("vllm")
+
+
+async def test_engines_that_are_absent_are_only_counted(shown: Stage, scene: Scene) -> None:
+    state = make_state({"ollama": GIB, "vllm": 0}, states={"ollama": "idle", "vllm": "absent"})
+    gone = replace(state.engines["vllm"], reachable=False, detail="none of its processes holds VRAM")
+    scene.service.publish(replace(state, engines={**state.engines, "vllm": gone}))
+    await shown.press("4")
+    assert "vllm" not in await shown.until("1 engine is absent", "http://127.0.0.1:1")
 
 
 async def test_what_happens_is_told_as_it_comes(shown: Stage, scene: Scene) -> None:
@@ -232,7 +243,7 @@ async def test_lists_that_no_signal_carries_are_got_when_they_are_looked_at(
     scene.service.publish(
         make_state(checks=(Check("fans", "failed", "a fan stands still", "it gets hot", "clean it"),))
     )
-    await shown.until("driver 580.95.05, a fan stands still")
+    await shown.until("driver 580.95.05, failed: a fan stands still")
     assert listener.calls == []
     await shown.press("6")
     await shown.until("fans", "remedy:")
@@ -346,6 +357,46 @@ async def test_eight_cards_have_a_line_each_and_none_says_why(scene: Scene, quic
         await shown.until("no GPU is known")
 
 
+async def test_where_there_are_several_cards_the_table_tells_who_is_on_which(scene: Scene, quick: None) -> None:
+    state = make_state()
+    (one,) = state.sample.gpus
+    other = replace(one, identity=replace(one.identity, uuid="GPU-2", pci_bus_id="0000:c1:00.0"))
+    spread = make_state({"vllm": GIB, "ollama": GIB, "idler": 0})
+    on_both = replace(spread.census.tenants["vllm"], holdings={CARD: GIB, "GPU-2": GIB})
+    census = replace(spread.census, tenants={**spread.census.tenants, "vllm": on_both})
+    scene.service.publish(replace(spread, sample=replace(spread.sample, gpus=(one, other)), census=census))
+    for size in ((80, 24), (200, 60)):
+        async with stage(*size) as shown:
+            text = await shown.until("train.py", "TENANT")
+            rows = {words[1]: words[3] for line in text.splitlines() if len(words := line.split()) > 4}
+            assert (rows["vllm"], rows["ollama"], rows["train.py"]) == ("2", "01:00", "01:00"), text
+            assert "2 GPUs" in text
+
+
+async def test_only_keys_that_mean_something_are_shown_and_heard(shown: Stage, scene: Scene) -> None:
+    assert "r Release" in shown.text
+    await shown.press("3")
+    keys = (await shown.until("Esc Back")).splitlines()[-1]
+    assert keys.split() == ["Esc", "Back", "m", "Make", "room", "?", "Help", "q", "Quit"]
+    await shown.press("r")
+    assert "y/n" not in shown.text
+    await shown.press("escape")
+    await shown.until("r Release")
+
+
+async def test_who_is_chosen_stays_in_sight_whatever_place_it_gets(scene: Scene, quick: None) -> None:
+    names = [f"tenant-{number:02}" for number in range(40)]
+    scene.service.publish(make_state({name: (60 - n) * GIB // 4 for n, name in enumerate(names)}))
+    async with stage() as shown:
+        await shown.until("tenant-02")
+        await shown.press("down", "down")
+        scene.service.publish(make_state({name: (60 + n * (n != 2)) * GIB // 4 for n, name in enumerate(names)}))
+        text = await shown.until("tenant-02  idle         15.0 GiB")
+        assert "tenant-39" not in text
+        await shown.press("r")
+        await shown.until("Ask tenant-02 for its memory?")
+
+
 async def test_a_reason_that_the_table_has_no_room_for_is_told_below_it(shown: Stage, scene: Scene) -> None:
     long = "no request is running, and no model was used for 12 min, and whatever else there is to be told of it"
     state = make_state(states={"ollama": "idle"})
@@ -363,8 +414,20 @@ async def test_help_names_the_keys(shown: Stage) -> None:
     await shown.until("TENANT")
 
 
-async def test_top_wants_a_terminal(ctl: Run, service: BusService) -> None:
+async def test_ctrl_c_quits_even_in_a_field_whose_text_is_selected(shown: Stage) -> None:
+    await shown.press("m", "tab")
+    await shown.until("Make room")
+    await shown.press("ctrl+c")
+    assert shown.top.return_code == 0
+
+
+async def test_top_wants_a_terminal(ctl: Run, service: BusService, bus: PrivateBus) -> None:
     for arguments in (("top",), ("top", "--json")):
         refused = await ctl(*arguments)
         assert (refused.status, refused.output) == (2, "")
         assert "status --json" in refused.errors
+    dumb = await PseudoTerminal.run(
+        *COMMAND, "top", environment={"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "TERM": "dumb"}
+    )
+    assert await dumb.end() == 2
+    assert "\x1b" not in dumb.written

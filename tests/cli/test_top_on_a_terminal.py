@@ -76,6 +76,18 @@ async def test_no_color_is_heard(bus: PrivateBus, service: BusService) -> None:
     assert "AAAA" in plain.written
 
 
+async def test_the_console_is_sent_only_what_its_fonts_have(bus: PrivateBus, service: BusService) -> None:
+    service.publish(make_state())
+    given = {"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "TERM": "linux"}
+    terminal = await PseudoTerminal.run(*COMMAND, "top", environment=given)
+    await terminal.wait_for("ollama")
+    terminal.press(b"?")
+    await terminal.wait_for("sparkline")
+    terminal.press(INTERRUPT)
+    assert await terminal.end() == 0
+    assert set(filter(lambda char: not char.isascii(), terminal.written)) <= set("…─│┌┐└┘")
+
+
 async def test_another_machine_is_named_and_found_again(tmp_path: Path, bus: PrivateBus, service: BusService) -> None:
     need("systemd-stdio-bridge")
     log, ssh = tmp_path / "log", tmp_path / "ssh"

@@ -1,12 +1,18 @@
 """A few commands from one end to the other: the command line, the bus, the daemon, an application, the card."""
 
+import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from gpusupervisor.simulation.engines.launch import disguised_python
+from gpusupervisor.simulation.nvml import SimulatedGpu
+from gpusupervisor.simulation.nvml.allocation import Allocation
 from tests.cli.conftest import COMMAND
-from tests.daemon.station import Station, wait_until
+from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.daemon.crowd import crowd
+from tests.daemon.station import Daemon, Station, wait_until
 from tests.daemon.test_hand_off import RELEASE, RENDERBOX
 
 
@@ -61,3 +67,36 @@ async def test_cat_names_the_source_of_every_value(running: Station) -> None:
     missing = await running.bus.run(*COMMAND, "cat", "nobody")
     assert missing.status == 1
     assert "renderbox" in missing.errors
+
+
+CARDS = [SimulatedGpu(uuid=f"GPU-0000000{n}-0000-4000-8000-000000000000", pci=f"0000:0{n}:00.0") for n in range(8)]
+
+
+@pytest.fixture
+def forty() -> Iterator[tuple[Station, list[Allocation], Daemon]]:
+    """Tenants, five a card."""
+    with crowd(40, *CARDS, settings='interval = "100ms"\nidle-interval = "100ms"\n') as all_of_it:
+        yield all_of_it
+
+
+async def test_forty_tenants_on_eight_cards_are_all_shown(forty: tuple[Station, list[Allocation], Daemon]) -> None:
+    station, movers, daemon = forty
+    bus, names = station.bus, {f"mover-{number}" for number in range(40)}
+    status = json.loads((await bus.run(*COMMAND, "status", "--json")).output)
+    assert [len(gpu["tenant_holdings"]) for gpu in status["gpus"]] == [5] * 8
+    for command in ("status", "tenants"):
+        assert names <= set((await bus.run(*COMMAND, command)).output.split())
+    tree = await bus.run("busctl", f"--address={bus.address}", "tree", "--list", "org.gpusupervisor1")
+    assert tree.output.count("/tenants/mover_2d") == 40
+    planned = (await bus.run(*COMMAND, "plan", "mover-0", "--size", "23G")).output
+    assert {"mover-8", "mover-16", "mover-24", "mover-32"} <= set(planned.split())
+    top = await PseudoTerminal.run(
+        *COMMAND, "top", environment={"DBUS_SYSTEM_BUS_ADDRESS": bus.address}, columns=100, rows=60
+    )
+    for name in names:
+        await top.wait_for(name)
+    await asyncio.to_thread(movers[7].hold, CARDS[7].uuid, 20 << 30)
+    await top.wait_for("20.0 GiB")
+    top.press(b"q")
+    assert await top.end() == 0
+    assert not [line for line in daemon.log.splitlines() if line.startswith(("<0>", "<1>", "<2>", "<3>"))], daemon.log

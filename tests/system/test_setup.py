@@ -52,4 +52,4 @@ def test_an_ordinary_user_sees_it_and_is_told_who_may_write(card: Machine) -> No
     seen = card.run("gpusupervisorctl", "setup", "--dry-run", user="nobody")
     assert CARD not in seen.stdout
     assert "ollama" in seen.stdout
-    assert "Nothing is missing: nothing is proposed." in seen.stdout
+    assert "Nothing to propose" in seen.stdout

@@ -1,4 +1,4 @@
-"""`autotune`: the power limit at which an engine makes the most of each joule."""
+"""`autotune`: the power limit that saves energy where an engine stays nearly as fast."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,9 @@ from gpusupervisor.cli.session import Session
 
 if TYPE_CHECKING:
     from dbus_fast import Variant
+
+
+_NUMBERS = ("steps", "tokens", "tolerance")
 
 
 async def autotune(session: Session) -> int:
@@ -36,21 +39,22 @@ def _options(session: Session) -> "dict[str, Variant]":
     from dbus_fast import Variant
 
     given = session.options
-    asked = {"model": ("s", given.model), "steps": ("u", given.steps), "tokens": ("u", given.tokens)}
-    return {name: Variant(signature, value) for name, (signature, value) in asked.items() if value}
+    asked = {"model": ("s", given.model)} | {name: ("u", getattr(given, name)) for name in _NUMBERS}
+    return {name: Variant(signature, value) for name, (signature, value) in asked.items() if value is not None}
 
 
 COMMANDS = (
     Command(
         "autotune",
-        "find the power limit at which an engine makes the most of each joule; nothing is kept",
+        "find the power limit that saves energy while an engine stays nearly as fast; nothing is kept",
         autotune,
         (
             argument("gpu", metavar="UUID", help="how the GPU's UUID begins", completes="gpu"),
-            argument("engine", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
-            argument("--model", help="what it runs; Ollama must be told", completes="model", default=""),
-            argument("--steps", help="how many power limits are tried; default: 8", type=int, default=0),
-            argument("--tokens", help="tokens of one run; default: 256", type=int, default=0),
+            argument("engine", metavar="ENGINE", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
+            argument("--model", help="what it runs; Ollama must be told", completes="model"),
+            argument("--steps", help="how many power limits are tried; default: 8", type=int),
+            argument("--tokens", help="tokens of one run; default: 256", type=int),
+            argument("--tolerance", metavar="PERCENT", help="how much slower it may be; default: 5", type=int),
         ),
     ),
 )

@@ -12,6 +12,8 @@ from gpusupervisor.cli.session import Session
 if TYPE_CHECKING:
     from gpusupervisor.cli.setup.writing import Mode
 
+_NEXT = "\nSee who holds what with gpusupervisorctl status, and watch it live with gpusupervisorctl top."
+
 
 async def set_up(session: Session) -> int:
     """Look, propose, and write what is wanted. Ends with `exits.FAILED` when something could not be put in force."""
@@ -35,6 +37,8 @@ async def set_up(session: Session) -> int:
         from gpusupervisor.cli.setup.shape import shape
 
         session.emit(shape(findings, advice, items))
+    elif not any(item.outcome in ("proposed", "failed") for item in items):
+        session.say(_NEXT)
     if not items:
         return exits.DONE
     if not session.options.dry_run and not may and (session.options.yes or _is_somebody_there()):
@@ -59,14 +63,15 @@ def _is_somebody_there() -> bool:
 def _who_may(host: str, *, yes: bool) -> str:
     command = "sudo gpusupervisorctl setup" + (" --yes" if yes else "")
     return (
-        f"Nothing was written: files are written where they are, by root: {f'ssh -t {host} ' if host else ''}{command}"
+        f"Nothing was written: that takes root{' on the machine itself' if host else ''}."
+        f" Run: {f'ssh -t {host} ' if host else ''}{command}"
     )
 
 
 def _why_nothing_was_written(session: Session) -> str:
     if session.options.dry_run:
-        return "Nothing was written: --dry-run."
-    return "Nothing was written: there is no terminal to ask on; --yes writes all of it."
+        return "Nothing was written (--dry-run)."
+    return "Nothing was written: there is no terminal to ask on. --yes writes everything without asking."
 
 
 COMMANDS = (

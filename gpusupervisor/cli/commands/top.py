@@ -6,14 +6,14 @@ from gpusupervisor.cli.exits import WRONG_USE, CommandFailed
 from gpusupervisor.cli.registry import Command
 from gpusupervisor.cli.session import Session
 
-_ELSEWHERE = "For a script there is gpusupervisorctl status --json, and monitor --json for what happens."
+_ELSEWHERE = "Scripts can use gpusupervisorctl status --json, and monitor --json to follow what happens."
 
 
 async def show(session: Session) -> int | None:
     """Until it is quit."""
-    if session.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandFailed(f"top is a screen and needs a terminal. {_ELSEWHERE}", WRONG_USE)
-    from gpusupervisor.cli.text import is_utf8
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not session.console.is_dumb_terminal
+    if session.json or not on_terminal:
+        raise CommandFailed(f"top is a live screen and needs a terminal that can show one. {_ELSEWHERE}", WRONG_USE)
     from gpusupervisor.cli.top.board import Board
     from gpusupervisor.cli.top.feed import Feed
 
@@ -22,7 +22,7 @@ async def show(session: Session) -> int | None:
     await feed.begin()
     from gpusupervisor.cli.top.app import Top
 
-    top = Top(board, feed, unicode=is_utf8(sys.stdout.encoding), host=session.client.place.host)
+    top = Top(board, feed, unicode=session.canvas.unicode, host=session.client.place.host)
     await top.run_async()
     return top.return_code
 

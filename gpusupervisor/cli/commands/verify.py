@@ -6,7 +6,7 @@ from gpusupervisor.cli.exits import DONE, FAILED, WRONG_USE, CommandFailed
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
-_NOTHING_LASTS = "Nothing of this lasts. Idle applications lose what they have loaded until they are used next."
+_NOTHING_LASTS = "Nothing is left changed, but idle applications lose what they have loaded until they are next used."
 
 
 async def verify(session: Session) -> int:
@@ -37,7 +37,7 @@ async def _ask(what: list[str], session: Session) -> None:
 
     if not sys.stdin.isatty():
         raise CommandFailed("It asks before it does anything, and nobody is there to be asked: add --yes.", WRONG_USE)
-    for line in ("This is going to be done:", *(f"  {each}" for each in what), _NOTHING_LASTS):
+    for line in ("This will be done:", *(f"  {each}" for each in what), _NOTHING_LASTS):
         session.note(line)
     try:
         answer = await ask("Go on? [y/N] ")

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from gpusupervisor.cli.screens.common import GOOD, table, text
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import safe
 
 
 def curve(result: Shape) -> list[RenderableType]:
@@ -22,7 +23,9 @@ def curve(result: Shape) -> list[RenderableType]:
     shown: list[RenderableType] = [table(header, rows, right=range(len(header) - 1)), ""]
     if best is None:
         return [*shown, Text("It ended early; the card is as it was.")]
-    return [*shown, Text("Nothing was changed. To try the proposal for a minute, and to keep it:"), ""]
+    slower = f"at most {result['tolerance']} % slower than the fastest" if result["tolerance"] else "the fastest"
+    why = f"Proposed: the limit with the least energy per {safe(unit)} of those that are {slower}."
+    return [*shown, Text(why), Text("Nothing was changed. To try it for a minute, and then to keep it:"), ""]
 
 
 def _row(point: Shape, with_offset: bool, best: bool) -> tuple[str | Text, ...]:
@@ -33,7 +36,7 @@ def _row(point: Shape, with_offset: bool, best: bool) -> tuple[str | Text, ...]:
         f"{point['power'] / 1000:.0f} W",
         f"{point['energy_per_unit'] / 1000:.2f}",
         f"{point['hottest']} °C",
-        Text("<- the most of each joule" if best else "", GOOD),
+        Text("<- proposed" if best else "", GOOD),
     )
 
 

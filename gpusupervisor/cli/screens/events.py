@@ -44,7 +44,7 @@ def told(event: Shape) -> str:
 def _load(tenant: str, details: Mapping[str, Any]) -> str:
     took = details.get("duration")
     time = f" in {format_duration(took, 100_000)}" if isinstance(took, int) else ""
-    source = f" from {safe(details['source'])}" if details.get("source") else ""
+    source = {"cold": " from disk", "warm": " from RAM"}.get(details.get("source", ""), "")
     return f"{tenant} loaded {safe(details.get('model', ''))} ({_size(details.get('size'))}){time}{source}"
 
 

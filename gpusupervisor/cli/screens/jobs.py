@@ -22,14 +22,15 @@ def all_jobs(jobs: list[Shape]) -> Grid | Text:
             word(j["state"]),
             f"{j['progress']} %",
             moment(j["started_at"]),
-            _what(j),
+            what(j),
         )
         for j in jobs
     ]
     return table(("JOB", "KIND", "STATE", "DONE", "BEGAN", "WHAT"), rows, right=(0, 3))
 
 
-def _what(job: Shape) -> Text:
+def what(job: Shape) -> Text:
+    """What it works on, and how far it is."""
     return text(": ".join(part for part in (job["target"], job["detail"]) if part))
 
 

@@ -39,7 +39,7 @@ def found(findings: Findings, advice: Advice, canvas: Canvas) -> list[Renderable
         header = ("TENANT", "WHERE", "STATE", "HOLDS", "")
         screen += ["", table(header, rows, right=(3,), names=0) if wide else _narrow(rows)]
     elif findings.gpus:
-        screen += ["", Text("No engine that is known was found, and nobody holds memory.", QUIET)]
+        screen += ["", Text("No known engine was found, and no process holds GPU memory.", QUIET)]
     if advice.hints:
         screen += ["", marked([(Text("!", DOUBTFUL), text(hint)) for hint in advice.hints])]
     number = len(advice.proposals)
@@ -47,7 +47,8 @@ def found(findings: Findings, advice: Advice, canvas: Canvas) -> list[Renderable
         said = "1 file is proposed:" if number == 1 else f"{number} files are proposed:"
         screen += ["", Text(said, STRONG)]
     elif findings.gpus:
-        screen += ["", Text("Nothing is missing: nothing is proposed.", GOOD)]
+        well = ": everything that was found is covered" if rows and not advice.hints else ""
+        screen += ["", Text(f"Nothing to propose{well}.", GOOD)]
     return screen
 
 
@@ -91,7 +92,7 @@ def _rows(findings: Findings) -> list[Row]:
             text(place),
             Text("running", GOOD),
             size(stranger.used),
-            Text("not described", DOUBTFUL),
+            Text("belongs to no tenant", DOUBTFUL),
         )
         rows.append(row)
     return rows

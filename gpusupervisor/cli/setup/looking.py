@@ -22,8 +22,8 @@ Told = Mapping[int, Mapping[str, Any]]
 _BATCH = 256
 _PATIENCE = 5
 """Seconds."""
-_NO_USER_BUS = "The services of your own systemd were not looked at: its bus cannot be reached."
-_NO_SYSTEMD = "Units were not looked at: systemd does not answer."
+_NO_USER_BUS = "Your own user services were not checked: the bus of your user's systemd cannot be reached."
+_NO_SYSTEMD = "System services were not checked: systemd does not answer."
 
 
 async def look(client: Client, *, thoroughly: bool) -> Findings:

@@ -104,7 +104,7 @@ def _need(tenant: Tenant) -> Iterator[Change]:
     if is_telling and tenant.holding_is_known and tenant.holding >= WORTHWHILE:
         need = -(-tenant.holding // (256 * MIB)) * 256
         text = f"{need // 1024}G" if need % 1024 == 0 else f"{need}M"
-        reason = f"it held {format_bytes(tenant.holding)}, and what it needs was not known; raise it where that is more"
+        reason = f"it held {format_bytes(tenant.holding)}, and nothing said what it needs; raise this if it needs more"
         yield Change(("needs-vram",), text, reason)
 
 
@@ -121,8 +121,8 @@ def _unreachable(tenant: Tenant, units: Iterable[Unit]) -> Iterator[str]:
     why = safe(tenant.detail) or "it does not answer"
     more = f" ({'; '.join(safe(each) for each in places)})" if places else ""
     yield (
-        f"{safe(tenant.id)} is asked at {safe(tenant.endpoint)}: {why}{more}."
-        f" Where it really is goes into [endpoint]: gpusupervisorctl edit {safe(tenant.id)}"
+        f"{safe(tenant.id)} cannot be reached at {safe(tenant.endpoint)}: {why}{more}."
+        f" If it is elsewhere, set url in [endpoint] with: gpusupervisorctl edit {safe(tenant.id)}"
     )
 
 
@@ -144,8 +144,8 @@ def _applications(findings: Findings) -> Iterator[tuple[Process, Way | None]]:
 def _cannot_be_told_apart(process: Process) -> str:
     name = safe(process.name) or "a process"
     return (
-        f"{name} (pid {process.pid}) holds {_held(process)}, and nothing tells it from others for good:"
-        " run it as a unit, for example with systemd-run --user --unit=NAME."
+        f"{name} (pid {process.pid}) holds {_held(process)}, and there is nothing by which to recognise it next time."
+        " Run it as a unit, for example with: systemd-run --user --unit=NAME COMMAND"
     )
 
 
@@ -158,17 +158,17 @@ def _new_tenant(process: Process, way: Way, name: str) -> Proposal:
     about = safe(process.name)
     title = safe(way.name)[:_LONGEST_TITLE].strip() if name == name_for(way, frozenset()) else name
     text = f"""\
-# {about} held {_held(process)}, and nothing described it.
+# {about} held {_held(process)} and belonged to no tenant.
 title = {quoted(title or name)}
-# Room is made for it once it is said what it needs: needs-vram = "8G"
+# To have room made for it, say what it needs, for example: needs-vram = "8G"
 
 [match]
 {way.key} = {written(way.patterns)}
 
-# It works while its processes do. It is not asked for its memory:
-# nothing is known of how. [endpoint] and [[release]] can say it.
+# It counts as busy while its processes work. It is not asked for its memory
+# until [[release]] says how: see gpusupervisor-tenant(5).
 [activity]
 probes = [{{ kind = "sm-utilization" }}, {{ kind = "cpu" }}, {{ kind = "vram" }}]
 """
-    reason = f"{about} (pid {process.pid}) holds {_held(process)}, and nothing describes it"
+    reason = f"{about} (pid {process.pid}) holds {_held(process)} and belongs to no tenant"
     return Proposal(name, (reason,), new=text)

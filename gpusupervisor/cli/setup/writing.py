@@ -53,7 +53,7 @@ class Writer:
             if item.outcome == "proposed" and self._mode != "show":
                 wanted = await self._is_wanted(item)
                 if wanted is None:
-                    self._session.say("Nothing more is written.")
+                    self._session.say("Stopped: nothing more was written.")
                     return items
                 if wanted:
                     await self._write(item)

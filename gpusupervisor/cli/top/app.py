@@ -25,11 +25,17 @@ from gpusupervisor.cli.top.help import HELP
 from gpusupervisor.cli.top.overview import SORTS, UNMANAGED, Wish
 from gpusupervisor.cli.top.page import Content, Line, Page
 from gpusupervisor.cli.top.trace import STEP
-from gpusupervisor.cli.top.views import VIEWS, Look, shape_of_job
+from gpusupervisor.cli.top.views import VIEWS, Look, shape_of_job, whole_job
 
 REFRESH = 1.0
 """Seconds between two refreshes, where nobody presses a key."""
 _NARROW = 100
+_ONLY_IN = {
+    "details": {"overview"}, "plan": {"overview", "tenant"}, "release": {"overview", "tenant"}, "cancel_job": {"jobs"},
+    "sort": {"overview"}, "reverse": {"overview"}, "absent": {"overview"},
+    "close": {view.name for view in VIEWS[1:]},
+}  # fmt: skip
+"""The views in which a key means something; the others mean something in all of them."""
 
 
 class Top(App[None]):
@@ -53,17 +59,18 @@ class Top(App[None]):
         Binding("pagedown", "leaf(1)", show=False),
         Binding("home", "far(-1)", show=False),
         Binding("end", "far(1)", show=False),
-        Binding("enter", "view('tenant')", "Details"),
-        Binding("escape", "view('overview')", show=False),
+        Binding("enter", "details", "Details", key_display="Enter"),
+        Binding("escape", "close", "Back", key_display="Esc"),
         Binding("p", "plan", "Plan"),
         Binding("r", "release", "Release"),
         Binding("m", "make_room", "Make room"),
-        Binding("c", "cancel_job", "Cancel"),
+        Binding("c", "cancel_job", "Cancel job"),
         Binding("s", "sort", "Sort"),
         Binding("S", "reverse", show=False),
-        Binding("a", "absent", show=False),
+        Binding("a", "absent", "Absent"),
         Binding("question_mark,h,f1", "explain", "Help", key_display="?"),
-        Binding("q,ctrl+c", "quit", "Quit", key_display="q"),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),  # also where a field would copy
     ]
 
     def __init__(self, board: Board, feed: Feed, *, unicode: bool, host: str = "") -> None:
@@ -135,7 +142,7 @@ class Top(App[None]):
         if board.gone != self._was_gone:
             self._was_gone = board.gone
             self.screen.refresh()  # ssh may have written on it
-        self._page("head").show(Content([Line(self._head())]))
+        self._page("head").show(Content([Line(overview.cut(self._head(), look.canvas.width))]))
         self._page("tabs").show(Content([Line(self._tabs(look.canvas.width))]))
         self._draw_cards(look)
         body = self._page("body")
@@ -156,6 +163,8 @@ class Top(App[None]):
         lines = [Line(Text(", ".join(self._waiting), LIVELY))] if self._waiting else []
         if self._view is VIEWS[0]:
             lines += overview.whole_reason(self._board, look.canvas, self._tenant, self.console)
+        elif self._view.name == "jobs":
+            lines += whole_job(self._board, look, self._job)
         page = self._page("notice")
         page.display = bool(lines)
         page.styles.height = max(len(lines), 1)
@@ -204,6 +213,18 @@ class Top(App[None]):
         self._draw()
         self._page("body").reveal(key)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Whether a key means something here: only then it is shown below, and heard."""
+        return self._view.name in _ONLY_IN.get(action, {self._view.name})
+
+    def action_details(self) -> None:
+        """Everything about the tenant that is chosen."""
+        self.action_view("tenant")
+
+    def action_close(self) -> None:
+        """To the overview."""
+        self.action_view("overview")
+
     def action_view(self, name: str) -> None:
         """Look at something else."""
         self._view = next(view for view in VIEWS if view.name == name)
@@ -212,6 +233,7 @@ class Top(App[None]):
         if name == "engines":
             self._board.warm_plan = None
         self._page("body").scroll_to(y=0, animate=False)
+        self.refresh_bindings()
         self._draw()
         self._feed.nudge()
 
@@ -294,11 +316,11 @@ class Top(App[None]):
 
     def _tenant_or_none(self) -> str:
         """The id of the tenant that is chosen; empty, and told, when none is."""
-        if self._view.name in ("overview", "tenant") and self._board.path_of_tenant(self._tenant):
+        if self._board.path_of_tenant(self._tenant):
             return self._tenant
-        stranger = self._tenant.startswith(UNMANAGED) and self._view.name in ("overview", "tenant")
-        reason = "It is no tenant's process: it is never touched." if stranger else "Choose a tenant in the overview."
-        self.push_screen(Shown("Which tenant?", [Text(reason)]))
+        stranger = self._tenant.startswith(UNMANAGED)
+        reason = "This process belongs to no tenant, so it is never touched." if stranger else "There is no tenant."
+        self.push_screen(Shown("No tenant to ask", [Text(reason)]))
         return ""
 
     @work
@@ -347,11 +369,9 @@ class Top(App[None]):
     @work
     async def action_cancel_job(self) -> None:
         """Ask the job that is chosen to end, after a yes."""
-        if self._view.name != "jobs":
-            self.action_view("jobs")
         job = shape_of_job(self._board, self._job)
         if job is None or job["state"] != "running":
-            self.push_screen(Shown("No job to cancel", [Text("Choose one that runs.")]))
+            self.push_screen(Shown("No job to cancel", [Text("Choose one that is running.")]))
             return
         what = text(f"{job['kind']}, {job['target']}: {job['detail']}")
         if await self.push_screen_wait(Shown(f"Job {job['id']}", [what], "Cancel it?")):

@@ -215,8 +215,11 @@ class Board:
 
     @property
     def status(self) -> shapes.Shape:
-        """The manager's properties and health, as the head of `status` needs them."""
-        return {**_STARTING, **shapes.properties(self._manager), "health": self.health}
+        """The manager's properties and health, as the head of `status` needs them, with the checks in its summary."""
+        health = {**self.health, "checks": []}
+        if health["state"] != "ok":
+            health["summary"] = f"{health['state']}: {health['summary']}"
+        return {**_STARTING, **shapes.properties(self._manager), "health": health}
 
     @property
     def gpus(self) -> list[shapes.Shape]:

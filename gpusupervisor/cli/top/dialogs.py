@@ -17,7 +17,7 @@ from gpusupervisor.quantities import parse_bytes
 
 _STYLE = """
     { align: center middle; }
-    #box { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round ansi_blue; padding: 0 1;
+    #box { width: 90%; max-width: 110; height: auto; max-height: 90%; border: solid ansi_default; padding: 0 1;
            background: ansi_default; }
     #text { height: auto; max-height: 60vh; background: ansi_default; }
     Static { background: ansi_default; }
@@ -34,7 +34,6 @@ class Shown(ModalScreen[bool]):
         Binding("enter", "close", "close"),
         Binding("down", "scroll(1)"),
         Binding("up", "scroll(-1)"),
-        Binding("ctrl+c", "app.quit"),
     ]
 
     def __init__(self, title: str, parts: Sequence[RenderableType], question: str = "") -> None:
@@ -82,10 +81,11 @@ class RoomForm(ModalScreen[Room | None]):
     """Asks for whom, how much, and on which card, where there are several."""
 
     DEFAULT_CSS = "RoomForm " + _STYLE.strip() + """
-    RoomForm Input, RoomForm SelectCurrent { border: round ansi_blue; background: ansi_default; color: ansi_default; }
+    RoomForm Input, RoomForm SelectCurrent { background: ansi_default; color: ansi_default; }
+    RoomForm SelectCurrent { border: solid ansi_default; }
     RoomForm Label { margin-top: 1; }
     """  # fmt: skip
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "close"), Binding("ctrl+c", "app.quit")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "close")]
 
     def __init__(self, tenant: str, gpus: Sequence[tuple[str, str]]) -> None:
         """gpus: (name, UUID) of each card; both safe."""

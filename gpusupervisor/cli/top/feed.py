@@ -161,9 +161,10 @@ class Feed:
     async def _make_calls(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(max(0.0, self._called + APART - loop.time()))
             self._news.clear()
-            if self._asked:
+            if (left := self._called + APART - loop.time()) > 0:
+                await asyncio.sleep(left)
+            elif self._asked:
                 self._make(self._asked.popleft())
             elif not self._board.gone and not self._own_call and (call := self._next()):
                 self._own_call = self._make(self._forgiving(call))
@@ -175,8 +176,13 @@ class Feed:
         self._called = asyncio.get_running_loop().time()
         answer: asyncio.Future[object] = asyncio.ensure_future(call(self._client))
         self._answering.add(answer)
-        answer.add_done_callback(self._answering.discard)
+        answer.add_done_callback(self._answered)
         return answer
+
+    def _answered(self, answer: "asyncio.Future[object]") -> None:
+        """A call that was held up on its way came there no later than now."""
+        self._answering.discard(answer)
+        self._called = asyncio.get_running_loop().time()
 
     def _own_call_done(self, _: "asyncio.Future[object]") -> None:
         self._own_call = None

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpusupervisor.cli.screens.common import BAD, DOUBTFUL, LIVELY, QUIET, STRONG, STYLES, moment, size, text
-from gpusupervisor.cli.screens.memory import Key, bar, holders, key, legend
+from gpusupervisor.cli.screens.memory import WIDEST, Key, bar, holders, key, legend
 from gpusupervisor.cli.screens.status import is_known, unreadable
 from gpusupervisor.cli.screens.tenants import held
 from gpusupervisor.cli.shapes import Shape
@@ -21,8 +21,8 @@ from gpusupervisor.cli.top.trace import sparkline
 
 _ROOMY = 2
 """Up to so many cards have a bar of their own line each."""
-_SPARKS = 24
-WIDE, _WIDEST = 104, 132
+_SPARKS, _FEW_SPARKS, _MOST_SPARKS = 24, 12, 60
+WIDE, _VERY_WIDE = 104, 132
 """Columns from which on there are sparklines, and what can be given back."""
 _MINUTE = 60_000_000
 _MOST_REASON = 3
@@ -56,20 +56,23 @@ def cards(board: Board, canvas: Canvas, at: int) -> list[Line]:
         found.append(text(f"no GPU is known{problem}", DOUBTFUL))
     name_width = min(max((cell_len(_short_name(gpu)) for gpu in gpus), default=0), _MOST_CARD_NAME)
     for gpu in gpus:
+        place = Text(f" {_place(gpu)}" if len(gpus) > 1 else "", QUIET)
         if not is_known(gpu):
-            found.append(unreadable(gpu, text(f"  {gpu['pci_bus_id']}", QUIET) if len(gpus) > 1 else Text()))
+            name = fitted(_short_name(gpu), name_width) if len(gpus) > _ROOMY else safe(gpu["name"])
+            found.append(unreadable({**gpu, "name": name}, place))
         elif len(gpus) <= _ROOMY:
-            found += _card(board, gpu, marks, canvas, at)
+            found += _card(board, gpu, place, marks, canvas, at)
         else:
             found.append(_short_card(board, gpu, marks, canvas, at, name_width))
         found += _notes(gpu)
     if board.events:
         latest = board.events[-1]
         found.append(Text.assemble((moment(latest.at)[11:], QUIET), " ", latest.told))
-    return [Line(_cut(each, canvas.width)) for each in found]
+    return [Line(cut(each, canvas.width)) for each in found]
 
 
-def _cut(line: Text, width: int) -> Text:
+def cut(line: Text, width: int) -> Text:
+    """What there is room for of a line."""
     if line.cell_len > width:
         line.truncate(width, overflow="ellipsis")
     return line
@@ -79,10 +82,12 @@ def _marks(board: Board, canvas: Canvas) -> Mapping[tuple[str, int], Key]:
     return {holder: key(number, canvas) for holder, number in board.number_holders().items()}
 
 
-def _card(board: Board, gpu: Shape, marks: Mapping[tuple[str, int], Key], canvas: Canvas, at: int) -> list[Text]:
+def _card(
+    board: Board, gpu: Shape, place: Text, marks: Mapping[tuple[str, int], Key], canvas: Canvas, at: int
+) -> list[Text]:
     amounts = f"{size(gpu['memory_used'])} of {size(gpu['memory_total'])} held, {size(gpu['memory_free'])} free"
-    head = Text.assemble(text(gpu["name"], STRONG), "  ", amounts, "  ")
-    room = min(max(canvas.width - head.cell_len, 0), 60)
+    head = Text.assemble(text(gpu["name"], STRONG), place, "  ", amounts, "  ")
+    room = min(max(canvas.width - head.cell_len, 0), _MOST_SPARKS)
     if room >= _SPARKS // 2:
         head.append(_spark(board, (gpu["uuid"], ""), gpu["memory_total"], room, canvas, at), LIVELY)
     return [head, bar(gpu, marks, canvas), legend(gpu, canvas)]
@@ -92,14 +97,18 @@ def _short_card(
     board: Board, gpu: Shape, marks: Mapping[tuple[str, int], Key], canvas: Canvas, at: int, name_width: int
 ) -> Text:
     name = fitted(_short_name(gpu), name_width)
-    place = safe(gpu["pci_bus_id"])[5:10]
+    place = _place(gpu)
     amounts = f"{gpu['memory_used'] / 2**30:5.1f}/{gpu['memory_total'] / 2**30:.1f} GiB"
-    sparks = _SPARKS if canvas.width >= WIDE else 10
-    room = canvas.width - cell_len(name) - len(place) - len(amounts) - sparks - 5
-    drawn = bar(gpu, marks, Canvas(max(room, 1), canvas.colours, canvas.unicode))
-    drawn.pad_right(max(room - drawn.cell_len, 0))
+    room = canvas.width - cell_len(name) - len(place) - len(amounts) - 5
+    sparks = max(_SPARKS if canvas.width >= WIDE else 10, min(room - WIDEST, _MOST_SPARKS))
+    drawn = bar(gpu, marks, Canvas(max(room - sparks, 1), canvas.colours, canvas.unicode))
     spark = _spark(board, (gpu["uuid"], ""), gpu["memory_total"], sparks, canvas, at)
     return Text.assemble((name, STRONG), " ", (place, QUIET), " ", drawn, " ", amounts, "  ", (spark, LIVELY))
+
+
+def _place(gpu: Shape) -> str:
+    """Where it is in the machine, short enough for a column: bus and device."""
+    return safe(gpu["pci_bus_id"])[5:10]
 
 
 def _short_name(gpu: Shape) -> str:
@@ -126,21 +135,21 @@ def tenants(board: Board, canvas: Canvas, at: int, wish: Wish) -> Content:
     shown = sorted_tenants(board.tenants, wish)
     strangers = [(gpu, h) for gpu in board.gpus if is_known(gpu) for h in holders(gpu) if h.pid]
     names = [*(cell_len(safe(each["id"])) for each in shown), *(cell_len(safe(h.name)) for _, h in strangers)]
-    columns = _columns(canvas.width, max(names, default=6))
+    places = {gpu["uuid"]: _place(gpu) for gpu in board.gpus}
+    columns = _columns(canvas.width, max(names, default=6), several=len(places) > 1)
     room = left_over(columns, canvas.width)
+    sparks = next((column.width for column in columns if column.name == "spark"), 0)
     marks = _marks(board, canvas)
     whole = max((gpu["memory_total"] or 0 for gpu in board.gpus), default=0)
     lines = []
     for tenant in shown:
         cells = _cells(tenant, marks.get((tenant["id"], 0), ("", "")), at)
-        cells["spark"] = (
-            (_spark(board, ("", tenant["id"]), whole, _SPARKS, canvas, at), LIVELY)
-            if (canvas.width >= WIDE)
-            else ("", "")
-        )
+        cells["gpu"] = (_where(tenant["holdings"], places), "")
+        cells["spark"] = (_spark(board, ("", tenant["id"]), whole, sparks, canvas, at), LIVELY)
         lines.append(Line(row(columns, [cells[c.name] for c in columns], room), tenant["id"]))
-    for _, holder in strangers:
+    for gpu, holder in strangers:
         cells = {
+            "gpu": (places[gpu["uuid"]], ""),
             "mark": marks[holder.name, holder.pid], "name": (safe(holder.name), ""),
             "activity": ("unmanaged", DOUBTFUL), "holding": (size(holder.size), ""),
             "why": (f"pid {holder.pid}: never touched", QUIET),
@@ -159,7 +168,8 @@ def whole_reason(board: Board, canvas: Canvas, chosen: str, console: Console) ->
     """Why the tenant that is chosen is as it is, where its line has no room for that."""
     tenant = next((each for each in board.tenants if each["id"] == chosen), None)
     longest = max((cell_len(safe(each["id"])) for each in board.tenants), default=0)
-    if tenant is None or cell_len(_why(tenant)) <= left_over(_columns(canvas.width, longest), canvas.width):
+    columns = _columns(canvas.width, longest, several=len(board.gpus) > 1)
+    if tenant is None or cell_len(_why(tenant)) <= left_over(columns, canvas.width):
         return []
     told = Text.assemble((safe(chosen), STRONG), ": ", (_why(tenant), BAD if tenant["starved"] else ""))
     return [Line(Text()), *(Line(line) for line in told.wrap(console, canvas.width)[:_MOST_REASON])]
@@ -167,6 +177,11 @@ def whole_reason(board: Board, canvas: Canvas, chosen: str, console: Console) ->
 
 def _why(tenant: Shape) -> str:
     return safe(f"starved: {tenant['starved_reason']}" if tenant["starved"] else tenant["activity_reason"])
+
+
+def _where(holdings: Mapping[str, int], places: Mapping[str, str]) -> str:
+    """On which card it holds memory, or on how many."""
+    return f"{len(holdings)} GPUs" if len(holdings) > 1 else "".join(places.get(uuid, "?") for uuid in holdings) or "-"
 
 
 def sorted_tenants(found: Iterable[Shape], wish: Wish) -> list[Shape]:
@@ -182,18 +197,20 @@ def sorted_tenants(found: Iterable[Shape], wish: Wish) -> list[Shape]:
     return sorted(shown, key=orders[wish.sort], reverse=wish.reverse)
 
 
-def _columns(width: int, longest: int) -> tuple[Column, ...]:
+def _columns(width: int, longest: int, *, several: bool) -> tuple[Column, ...]:
+    """several: there are cards to tell apart, for which the idle time makes room where there is little."""
     name = min(longest, max(_MOST_NAME if width >= WIDE else 14, width // 5))
     return (
         Column("mark", "", 1),
         Column("name", "TENANT", max(name, 6)),
         Column("activity", "ACTIVITY", 9),
+        *((Column("gpu", "GPU", 6),) if several else ()),
         Column("holding", "HOLDING", 12 if width >= WIDE else 10, right=True),
         Column("need", "NEED", 10, right=True),
         *((Column("missing", "MISSING", 10, right=True),) if width >= WIDE else ()),
-        *((Column("back", "GIVES BACK", 10, right=True),) if width >= _WIDEST else ()),
-        Column("idle", "IDLE", 6, right=True),
-        *((Column("spark", "LAST 10 MINUTES", _SPARKS),) if width >= WIDE else ()),
+        *((Column("back", "GIVES BACK", 10, right=True),) if width >= _VERY_WIDE else ()),
+        *((Column("idle", "IDLE", 6, right=True),) if width >= WIDE or not several else ()),
+        *((Column("spark", "LAST 10 MIN", _SPARKS if width >= _VERY_WIDE else _FEW_SPARKS),) if width >= WIDE else ()),
         Column("why", "WHY", 0),
     )
 

@@ -58,7 +58,14 @@ class Page(ScrollView):
     def show(self, content: Content, chosen: str = "") -> None:
         """Show these lines, with one of them chosen."""
         before, chosen_before = self._content, self._chosen
+        followed = chosen == chosen_before and self._sees(chosen)
         self._content, self._chosen = content, chosen
+        self._draw_changes(before, chosen_before)
+        if followed:
+            self.reveal(chosen)  # it may have got another place
+
+    def _draw_changes(self, before: Content, chosen_before: str) -> None:
+        content, chosen = self._content, self._chosen
         count = len(content.head) + len(content.lines)
         if count != len(before.head) + len(before.lines) or len(before.head) != len(content.head):
             self.virtual_size = Size(self.size.width, count)
@@ -79,13 +86,22 @@ class Page(ScrollView):
 
     def reveal(self, key: str) -> None:
         """Scroll so that a line can be seen."""
-        y = next((y for y, line in enumerate(self._content.lines) if line.key == key), None)
-        if y is None:
-            return
-        room = max(self.size.height - len(self._content.head), 1)
-        top = self.scroll_offset.y
-        if y < top or y >= top + room:
-            self.scroll_to(y=y if y < top else y - room + 1, animate=False, force=True)
+        y = self._place(key)
+        if y is not None and not self._sees(key):
+            top = self.scroll_offset.y
+            self.scroll_to(y=y if y < top else y - self._room + 1, animate=False, force=True)
+
+    @property
+    def _room(self) -> int:
+        """Lines that can be seen at once, beside the head."""
+        return max(self.size.height - len(self._content.head), 1)
+
+    def _place(self, key: str) -> int | None:
+        return next((y for y, line in enumerate(self._content.lines) if line.key == key), None) if key else None
+
+    def _sees(self, key: str) -> bool:
+        y = self._place(key)
+        return y is not None and 0 <= y - self.scroll_offset.y < self._room
 
     def render_line(self, y: int) -> Strip:
         """Textual's question for one line as it is on the screen."""

@@ -11,6 +11,7 @@ from gpusupervisor.cli.screens import controls, health, jobs, warm
 from gpusupervisor.cli.screens.common import BAD, GOOD, LIVELY, QUIET, STRONG, moment, size, table, text, word
 from gpusupervisor.cli.screens.tenants import details
 from gpusupervisor.cli.terminal import Canvas
+from gpusupervisor.cli.text import safe
 from gpusupervisor.cli.top import overview
 from gpusupervisor.cli.top.board import ENGINE, FANS, GPU, HEALTH, JOB, PROFILE, TENANT, Board, Figure, Of
 from gpusupervisor.cli.top.feed import WARM_PLAN
@@ -89,9 +90,10 @@ def _events(board: Board, look: Look) -> Content:
 
 def _engines(board: Board, look: Look) -> Content:
     """Engines, and what is known of their models."""
-    engines = board.engines
+    absent = {each["id"] for each in board.tenants if each["activity"] == "absent"}
+    engines = [each for each in board.engines if each["reachable"] or each["id"] not in absent]
     if not engines:
-        return Content([Line(Text("no engine is known", QUIET))])
+        return Content([Line(Text("no engine is running", QUIET))])
     rows = [
         (text(e["id"], STRONG), text(e["engine"]), Text("yes", GOOD) if e["reachable"] else Text("no", BAD),
          text(e["version"] or "?"), text(e["detail"] or e["endpoint"]))
@@ -105,6 +107,8 @@ def _engines(board: Board, look: Look) -> Content:
             for engine, m in models
         ]  # fmt: skip
         shown += ["", table(("ENGINE", "MODEL", "STATE", "HOLDS", "NEEDS", "FITS"), loaded, right=(3, 4), names=1)]
+    if others := len(board.engines) - len(engines):
+        shown += ["", Text("1 engine is absent" if others == 1 else f"{others} engines are absent", QUIET)]
     if board.warm_plan:
         shown += ["", Text("model files in RAM", QUIET), warm.plan_screen(board.warm_plan)]
     return Content(_drawn(look, shown))
@@ -112,7 +116,8 @@ def _engines(board: Board, look: Look) -> Content:
 
 def _hardware(board: Board, look: Look) -> Content:
     """Fans, power and clocks."""
-    return Content(_drawn(look, [*controls.fans(board.fans), "", *controls.profiles(board.profiles)]))
+    profiles = ["", *controls.profiles(board.profiles)] if board.profiles else []
+    return Content(_drawn(look, [*controls.fans(board.fans), *profiles]))
 
 
 def _health(board: Board, look: Look) -> Content:
@@ -121,7 +126,7 @@ def _health(board: Board, look: Look) -> Content:
 
 def _jobs(board: Board, look: Look) -> Content:
     """One line a job, which can be chosen."""
-    found = board.jobs
+    found = _jobs_of(board)
     if not found:
         return Content([Line(Text("no job runs, and none has ended lately", QUIET))])
     drawn = _drawn(replace(look, canvas=look.canvas._replace(width=10_000)), [jobs.all_jobs(found)])
@@ -159,6 +164,21 @@ VIEWS = (
 )
 
 
+def _jobs_of(board: Board) -> list[shapes.Shape]:
+    """Every job, the newest first, with its card by name."""
+    names = {gpu["uuid"]: gpu["name"] for gpu in board.gpus}
+    return [{**job, "target": names.get(job["target"], job["target"])} for job in board.jobs]
+
+
 def shape_of_job(board: Board, number: str) -> shapes.Shape | None:
     """The job with this number."""
-    return next((job for job in board.jobs if str(job["id"]) == number), None)
+    return next((job for job in _jobs_of(board) if str(job["id"]) == number), None)
+
+
+def whole_job(board: Board, look: Look, number: str) -> list[Line]:
+    """What the job that is chosen does, for which its line seldom has room."""
+    job = shape_of_job(board, number)
+    if job is None:
+        return []
+    told = Text.assemble((f"job {job['id']}", STRONG), f", {safe(job['kind'])}, ", jobs.what(job))
+    return [Line(Text()), *(Line(line) for line in told.wrap(look.console, look.canvas.width))]
