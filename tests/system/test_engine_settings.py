@@ -80,7 +80,7 @@ def test_an_idle_engine_without_vram_is_reached_where_its_unit_has_it_listen(eng
     found = shown(engine)
     assert (found["Endpoint"], found["Unit"]) == (endpoint, ENGINE)
     engine.wait_until("its version is known", lambda: shown(engine).get("Version") == "0.33.0", UNIT)
-    assert f"asked at {endpoint}" in engine.journal(UNIT)
+    assert f", at {endpoint}" in engine.journal(UNIT)
 
 
 def test_each_setting_has_the_file_that_says_so_and_what_it_means(engine: Machine) -> None:
