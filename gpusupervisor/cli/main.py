@@ -25,7 +25,7 @@ def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
     codes = ", ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items())
     top = argparse.ArgumentParser(
         prog="gpusupervisorctl",
-        description=f"See and steer who holds the GPU's memory. Without a command: {DEFAULT}.",
+        description=f"See and control who holds the GPU's memory. Without a command: {DEFAULT}.",
         epilog=f"Exit codes: {codes}.",
         allow_abbrev=False,
     )

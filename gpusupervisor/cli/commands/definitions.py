@@ -57,11 +57,11 @@ async def _of_what_is_installed(session: Session) -> list[str]:
 _NAME = argument("tenant", metavar="NAME", help="its id", completes="tenant")
 
 COMMANDS = (
-    Command("cat", "a tenant's effective definition, every value with its source", explain, (_NAME,)),
-    Command("edit", "write what differs for a tenant in /etc: edited, checked, put in place, reloaded", edit, (_NAME,)),
+    Command("cat", "show a tenant's effective definition, each value with its source", explain, (_NAME,)),
+    Command("edit", "edit a tenant's overrides in /etc; they are checked, installed and reloaded", edit, (_NAME,)),
     Command(
         "lint",
-        "check tenant files before installing them; without one, what is installed",
+        "check tenant files before installing them; without a file, the installed ones",
         lint,
         (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*"),),
     ),

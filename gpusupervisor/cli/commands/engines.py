@@ -31,10 +31,10 @@ async def show_one(session: Session) -> None:
 
 
 COMMANDS = (
-    Command("engines", "every engine: version, endpoint, whether it answers", show_all),
+    Command("engines", "list every engine: version, endpoint, whether it answers", show_all),
     Command(
         "engine",
-        "what an engine is set to, and what follows for sharing the card",
+        "show an engine's settings and what they mean for sharing the card",
         show_one,
         (argument("engine", metavar="NAME", help="its id", completes="engine"),),
     ),

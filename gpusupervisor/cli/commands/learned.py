@@ -44,17 +44,17 @@ async def _ask(session: Session, member: str, signature: str = "", *body: object
 COMMANDS = (
     Command(
         "learned",
-        "what was learned of tenants: floors, needs, load speeds",
+        "show what was learned about tenants: floors, needs, load speeds",
         show_learned,
-        (argument("tenant", metavar="NAME", help="only of this one", completes="tenant", nargs="?", default=""),),
+        (argument("tenant", metavar="NAME", help="only about this one", completes="tenant", nargs="?", default=""),),
     ),
     Command(
         "forget",
-        "have what was learned of a tenant learned anew",
+        "forget what was learned about a tenant; it is then learned again",
         forget,
         (
             argument("tenant", metavar="NAME", help="its id", completes="tenant"),
-            argument("--kind", help="only this", choices=KINDS, default=""),
+            argument("--kind", help="only facts of this kind", choices=KINDS, default=""),
         ),
     ),
 )

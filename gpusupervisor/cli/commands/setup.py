@@ -77,13 +77,11 @@ def _why_nothing_was_written(session: Session) -> str:
 COMMANDS = (
     Command(
         "setup",
-        "the first minutes: find the cards and who uses them, and propose files for what is not described",
+        "find the cards and the programs that use them, and propose tenant files where needed",
         set_up,
         (
-            argument("--dry-run", "-n", help="show what would be written, and write nothing", action="store_true"),
-            argument(
-                "--yes", "-y", help="write without asking; files that are there stay as they are", action="store_true"
-            ),
+            argument("--dry-run", "-n", help="only show what would be written", action="store_true"),
+            argument("--yes", "-y", help="write without asking; existing files are kept", action="store_true"),
         ),
     ),
 )

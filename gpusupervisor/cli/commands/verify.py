@@ -59,12 +59,12 @@ def _show(session: Session, shape: dict[str, object]) -> None:
 COMMANDS = (
     Command(
         "verify",
-        "try releases, loads, profile and fans for real on this machine; asks first, and nothing lasts",
+        "test releases, loads, profiles and fans on this machine; asks first, changes nothing for good",
         verify,
         (
             argument("--yes", "-y", help="do not ask", action="store_true"),
-            argument("--dry-run", "-n", help="only show what would be tried", action="store_true"),
-            argument("--tenant", metavar="NAME", help="only this one", completes="tenant", default=""),
+            argument("--dry-run", "-n", help="only show what would be tested", action="store_true"),
+            argument("--tenant", metavar="NAME", help="test only this one", completes="tenant", default=""),
         ),
     ),
 )
