@@ -65,7 +65,12 @@ STORE_PATIENCE = 2.0
 """Seconds that the first look waits for what was learned earlier."""
 CLEANING_UP = 12.0
 """Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
-DRIFT = {"DriftDetected": "drifted", "DriftRepaired": "repaired", "DriftContested": "contested"}
+DRIFT = {
+    "DriftDetected": "drifted",
+    "DriftRepaired": "repaired",
+    "DriftContested": "contested",
+    "DriftEnded": "ended",
+}
 """Signals of the helper, and what telemetry calls what they tell."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""

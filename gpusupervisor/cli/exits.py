@@ -5,6 +5,7 @@ FAILED = 1
 WRONG_USE = 2
 NOT_RUNNING = 3
 NOT_ALLOWED = 4
+PARTIAL = 5
 INTERRUPTED = 130
 
 MEANINGS = {
@@ -13,6 +14,7 @@ MEANINGS = {
     WRONG_USE: "wrong use of the command line",
     NOT_RUNNING: "the service is not running or cannot be reached",
     NOT_ALLOWED: "not allowed",
+    PARTIAL: "it works, but only in part (verify)",
     INTERRUPTED: "interrupted (Ctrl-C)",
 }
 

@@ -39,6 +39,8 @@ def event(member: str, body: Sequence[Any]) -> str:
             return f"{safe(item)} was set again: {safe(details['accepted'])}"
         case "DriftContested", [item, details]:
             return f"{safe(item)} is not set any more: {safe(details['detail'])}"
+        case "DriftEnded", [item, details]:
+            return f"the drift of {safe(item)} is over: {safe(details['detail'])}"
         case "TrialEnded", [end, reason, _]:
             return f"the trial of a profile has ended, {safe(end)}: {safe(reason)}"
         case "Alert", [_, text]:

@@ -95,13 +95,8 @@ class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
         return False
 
 
-def classify(error: Exception) -> ErrorClass:
-    """The class of an NVMLError or NVMLLibraryMismatchError (which is no NVMLError: a symbol is missing)."""
-    return _class_of(code_of(error))
-
-
 def code_of(error: Exception) -> int:
-    """nvmlReturn_t of an NVMLError; FUNCTION_NOT_FOUND for NVMLLibraryMismatchError."""
+    """nvmlReturn_t of an NVMLError; FUNCTION_NOT_FOUND for NVMLLibraryMismatchError, which is none."""
     return int(getattr(error, "value", FUNCTION_NOT_FOUND))
 
 

@@ -83,7 +83,7 @@ async def test_make_room_tells_what_came_back(ctl: Run, service: BusService, con
 async def test_a_refusal_of_the_service_is_told_in_its_words_and_ends_with_one(ctl: Run, service: BusService) -> None:
     shown = await ctl("make-room", "too-big")
     assert (shown.status, shown.output) == (1, "")
-    assert shown.errors == "train.py (pid 4242) is in the way and matches no tenant\n"
+    assert shown.errors == "train.py (pid 4242) is in the way and matches no tenant.\n"
 
 
 async def test_release_tells_what_came_back(ctl: Run, service: BusService, controller: FakeController) -> None:
@@ -109,7 +109,7 @@ async def test_reload_says_so_or_what_is_wrong(ctl: Run, service: BusService, co
     assert (await ctl("reload")).output == "reloaded\n"
     controller.failure = InvalidConfiguration("a.toml: title is missing")
     shown = await ctl("reload")
-    assert (shown.status, shown.errors) == (1, "a.toml: title is missing\n")
+    assert (shown.status, shown.errors) == (1, "a.toml: title is missing.\n")
 
 
 @pytest.mark.parametrize("command", [("make-room", "ollama"), ("release", "ollama"), ("reload",), ("automatic", "off")])
@@ -118,7 +118,7 @@ async def test_what_the_caller_may_not_ends_with_four(
 ) -> None:
     authority.allow = False
     shown = await ctl(*command)
-    assert (shown.status, shown.errors) == (4, "no\n")
+    assert (shown.status, shown.errors) == (4, "no.\n")
     assert not controller.calls
 
 
@@ -354,5 +354,5 @@ async def test_what_would_need_a_password_where_nobody_can_be_asked_says_how(
     shown = await ctl("reload")
     assert shown.status == 4
     assert shown.errors == (
-        "polkit wants a password\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
+        "polkit wants a password.\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
     )

@@ -49,6 +49,7 @@ def test_events_are_one_line_each_and_harmless() -> None:
         ("DriftDetected", ["power-limit", {"detail": NASTY}]),
         ("DriftRepaired", ["power-limit", {"accepted": "300 W"}]),
         ("DriftContested", ["power-limit", {"detail": NASTY}]),
+        ("DriftEnded", ["power-limit", {"cause": "restored", "detail": NASTY}]),
         ("TrialEnded", ["timed-out", NASTY, []]),
         ("Alert", ["critical", NASTY]),
     ):

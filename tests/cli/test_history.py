@@ -180,6 +180,7 @@ async def test_follow_without_a_service_says_so(ctl: Run) -> None:
         ),
         ({"kind": "job", "details": {"id": 3, "state": "failed", "detail": "no"}}, "job 3 failed: no"),
         ({"kind": "drift", "details": {"id": "fans", "state": "drifted", "detail": "x"}}, "fans is drifted: x"),
+        ({"kind": "drift", "details": {"id": "fan", "state": "ended", "detail": "x"}}, "the drift of fan is over: x"),
         ({"kind": "health", "details": {"id": "driver", "state": "gone"}}, "driver is gone"),
         ({"kind": "comet", "tenant": "x", "details": {"a": 1}}, "x: {'a': 1}"),
         ({"kind": "outcome", "plan": "p1", "details": {"freed": "much"}}, "p1 finished, ?: ? came back"),

@@ -97,7 +97,7 @@ async def test_following_without_a_terminal_tells_each_step_on_a_line(bus: Priva
 async def test_following_a_job_that_there_is_not_says_so_as_looking_at_it_does(bus: PrivateBus, works: Works) -> None:
     await works.begin()
     looked, followed = [await bus.run(*COMMAND, "job", "99", *more) for more in ((), ("--follow",))]
-    assert (looked.status, looked.errors) == (1, "There is no job 99, or it ended long ago\n")
+    assert (looked.status, looked.errors) == (1, "There is no job 99, or it ended long ago.\n")
     assert (followed.status, followed.errors) == (looked.status, looked.errors)
 
 
@@ -172,7 +172,7 @@ async def test_ctrl_c_without_being_allowed_to_cancel_says_so_and_goes_on(
     labour.finish.set()
     _, errors = await following.communicate()
     assert following.returncode == 0
-    assert errors == b"no\n"
+    assert errors == b"no.\n"
 
 
 async def test_what_somebody_else_cancels_ends_with_one(bus: PrivateBus, works: Works, ctl: Run) -> None:

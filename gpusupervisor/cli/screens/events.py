@@ -35,6 +35,8 @@ def told(event: Shape) -> str:
             return _load(tenant, details)
         case "job":
             return _with(f"job {safe(details.get('id', '?'))} {safe(details['state'])}", details["detail"])
+        case "drift" if details["state"] == "ended":
+            return _with(f"the drift of {safe(details.get('id', '?'))} is over", details["detail"])
         case "health" | "drift" | "fans":
             summary = details.get("summary") or details["detail"]
             return _with(f"{safe(details.get('id', '?'))} is {safe(details['state'])}", summary)

@@ -6,7 +6,12 @@ from rich.text import Text
 from gpusupervisor.cli.screens.common import STRONG, duration, size, table, text, word
 from gpusupervisor.cli.shapes import Shape
 
-_HEADS = {True: "Everything that was tried works.", False: "Not everything works.", None: ""}
+_HEADS = {
+    "passed": "Everything that was tried works.",
+    "partial": "Everything that was tried works, but some of it only in part.",
+    "failed": "Not everything works.",
+    "broken-off": "The drill was broken off.",
+}
 
 
 def screen(drill: Shape) -> list[RenderableType]:
@@ -14,7 +19,7 @@ def screen(drill: Shape) -> list[RenderableType]:
     rows = [_row(each) for each in drill["steps"]]
     header = ("STEP", "OF", "EXPECTED", "MEASURED", "TIME", "VERDICT", "WHAT WAS SEEN")
     shown: list[RenderableType] = [table(header, rows, right=(2, 3, 4), names=1)] if rows else []
-    head = _HEADS[drill["passed"]]
+    head = _HEADS.get(drill["outcome"], "")
     return [*shown, "", Text(head, STRONG)] if head else shown or [Text("no application holds memory")]
 
 
