@@ -30,7 +30,7 @@ def test_much_that_is_unmanaged_is_told_with_who_how_much_and_since_when() -> No
     check = unmanaged(3, lasted={**LONG, ("held", CARD, "7"): 7 * HOUR})
     assert complains(check)
     assert check.summary == (
-        "3.0 GiB of RTX 4090 is held by what matches no tenant: stranger (PID 7, 3.0 GiB, for more than 6h)"
+        "3.0 GiB of RTX 4090 is held by processes that match no tenant: stranger (PID 7, 3.0 GiB, for more than 6h)"
     )
 
 
@@ -46,7 +46,7 @@ def test_the_models_that_do_not_fit_for_want_of_it_are_named() -> None:
         Model("unknown"),
     )
     check = unmanaged(3, engines={"ollama": engine(models=models)})
-    assert check.impact == "for want of it these models do not fit on RTX 4090: large of ollama"
+    assert check.impact == "because of it, these models do not fit on RTX 4090: large of ollama"
 
 
 def test_a_figure_at_the_threshold_does_not_flap() -> None:

@@ -99,7 +99,7 @@ def test_a_change_is_noticed_at_the_reload_and_waits_for_the_restart(engine: Mac
     wait_for(engine, "OLLAMA_KEEP_ALIVE", value="1h", pending="-1")
     told = check(engine)
     assert (told["state"], told["remedy"]) == ("degraded", f"systemctl restart {ENGINE}")
-    assert "OLLAMA_KEEP_ALIVE is configured and not in force" in told["summary"]
+    assert "OLLAMA_KEEP_ALIVE is configured but not in force" in told["summary"]
     engine.run("systemctl", "restart", ENGINE)
     after = wait_for(engine, "OLLAMA_KEEP_ALIVE", value="-1", source=KEEP, pending="")
     assert "pinned" in after["meaning"]
