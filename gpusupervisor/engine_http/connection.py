@@ -47,7 +47,7 @@ class Connection:
             raise Unreachable(f"nothing listens at {shown}:{port}") from None
         if here and not is_own_address(writer.get_extra_info("peername")[0]):
             writer.transport.abort()
-            raise NotAllowed(f"{host} is this machine's name, and leads to another")
+            raise NotAllowed(f"{host} should be this machine, but resolves to another")
         return cls(reader, writer)
 
     @property

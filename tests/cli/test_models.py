@@ -17,7 +17,7 @@ async def test_models_are_listed_with_what_fits(service: BusService, ctl: Run) -
     assert shown.status == 0, shown.errors
     rows = [" ".join(line.split()) for line in shown.output.splitlines()]
     assert rows[1] == "ollama llama3:8b loaded, spilled 6.0 GiB now there is room"
-    assert rows[2].startswith("ollama b unknown ? unknown from RAM, about 3s nobody knows")
+    assert rows[2].startswith("ollama b unknown ? unknown from RAM, about 3s it is unknown")
     assert "ollama: part is unknown" in rows
     assert any(row.endswith(": 1 model fits but") for row in rows)
     nobody = await ctl("models", "nobody")

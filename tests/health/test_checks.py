@@ -158,9 +158,11 @@ def test_a_tenant_that_is_well_has_no_check() -> None:
 
 
 def test_a_stuck_tenant_is_degraded_in_the_probes_words() -> None:
-    stuck = doing("stuck", reason="a prompt claims to run", impact="no job will run", remedy="restart it")
+    stuck = doing("stuck", reason="it claims to be running a prompt", impact="no job will run", remedy="restart it")
     (check,) = of_tenant(tenant("app", 3, "stuck"), stuck)
-    assert check == Check("tenant-app", "degraded", "app: a prompt claims to run", "no job will run", "restart it")
+    assert check == Check(
+        "tenant-app", "degraded", "app: it claims to be running a prompt", "no job will run", "restart it"
+    )
 
 
 def test_a_tenant_with_an_orphan_is_degraded() -> None:
