@@ -27,7 +27,7 @@ def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
     need = format_bytes(tenant.need)
     if shortfall <= 0:
         return _content(tenant, gpu, f"busy, and its need of {need} is covered by what it holds and what is free")
-    return Assessment(tenant.id, True, gpu, shortfall, f"busy and needs {need}: {format_bytes(shortfall)} are missing")
+    return Assessment(tenant.id, True, gpu, shortfall, f"it needs {need} and {format_bytes(shortfall)} are missing")
 
 
 def home_gpu(situation: Situation, tenant: TenantSituation) -> str:

@@ -75,7 +75,7 @@ class Drill:
         except CommandFailed as failure:
             if failure.exit_code in _END_OF_DRILL:
                 raise
-            row = _row(step, "failed", str(failure))
+            row = _row(step, "failed", str(failure).removesuffix("."))
         if row["duration"] is None:
             row["duration"] = round((time.monotonic() - began) * 1e6)
         if self.code in (DONE, PARTIAL):

@@ -10,7 +10,7 @@ INTERRUPTED = 130
 
 MEANINGS = {
     DONE: "done",
-    FAILED: "the service refused, it failed, or what was asked about is not as it should be (health, lint, plan)",
+    FAILED: "it failed, the service refused, or what was checked is not ok",
     WRONG_USE: "wrong use of the command line",
     NOT_RUNNING: "the service is not running or cannot be reached",
     NOT_ALLOWED: "not allowed",

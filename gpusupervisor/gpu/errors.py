@@ -31,7 +31,7 @@ _TEXTS = {
     DRIVER_NOT_LOADED: "Driver not loaded",
     10: "Timeout",
     11: "Interrupt request issue",
-    LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 not found",
+    LIBRARY_NOT_FOUND: "no library of the NVIDIA driver: libnvidia-ml.so.1 not found",
     FUNCTION_NOT_FOUND: "Function not found in this driver's library",
     14: "Corrupted infoROM",
     15: "GPU is lost",

@@ -1,6 +1,7 @@
 """What the driver says at one moment, as frozen values."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 DriverState = Literal[
@@ -40,6 +41,7 @@ class GpuIdentity:
 
     uuid: str
     name: str
+    """What the driver calls it; in a sample also the beginning of its UUID where there are several GPUs."""
     pci_bus_id: str
     """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
 
@@ -106,3 +108,14 @@ class Sample:
     taken_at: int
     driver: DriverStatus
     gpus: tuple[GpuSample, ...] = ()
+
+
+def told_apart(gpus: Sequence[GpuSample]) -> tuple[GpuSample, ...]:
+    """Each of several GPUs with the beginning of its UUID in its name: commands take it by that."""
+    if len(gpus) < 2:
+        return tuple(gpus)
+    return tuple(replace(gpu, identity=_named(gpu.identity)) for gpu in gpus)
+
+
+def _named(gpu: GpuIdentity) -> GpuIdentity:
+    return replace(gpu, name=f"{gpu.name} ({'-'.join(gpu.uuid.split('-')[:2])})")

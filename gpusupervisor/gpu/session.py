@@ -14,7 +14,7 @@ from gpusupervisor.gpu.backoff import Backoff
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
-from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample, told_apart
 from gpusupervisor.gpu.sleep_gate import SleepGate
 
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
@@ -191,7 +191,7 @@ class DriverSession:
         return GpuSample(identity, state, self._clock.now(), detail=detail)
 
     def _compose(self, now: int, gpus: Iterable[GpuSample]) -> Sample:
-        return Sample(now, self._status, tuple(sorted(gpus, key=pci_order)))
+        return Sample(now, self._status, told_apart(sorted(gpus, key=pci_order)))
 
     def _module_version(self) -> str:
         """Version of the loaded kernel module: /sys/module/nvidia/version beside /sys/bus/pci/devices."""

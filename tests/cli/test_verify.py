@@ -97,7 +97,7 @@ async def test_a_release_that_is_refused_has_failed_and_nothing_is_loaded_for_it
     done = await ctl("verify", "--yes", "--json")
     told = json.loads(done.output)
     assert steps(told)[:2] == [("release", "comfyui", "failed"), ("load", "comfyui", "skipped")]
-    assert told["steps"][0]["detail"] == "comfyui has begun to work."
+    assert told["steps"][0]["detail"] == "comfyui has begun to work"
     assert (told["outcome"], done.status) == ("failed", 1)
 
 

@@ -95,10 +95,10 @@ _SHOWN_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default:
 _FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file")
 
 COMMANDS = (
-    Command("fans", "show every fan: its setting, its speed, and whether it follows", show_fans, (_SHOWN_GPU,)),
+    Command("fans", "show every fan: its setting, and whether it follows", show_fans, (_SHOWN_GPU,)),
     Command(
         "profile",
-        "show power and clock settings: what is set, whether it drifted, what can be set",
+        "show power and clocks: what is set, what drifted",
         show_profiles,
         (_SHOWN_GPU,),
         (

@@ -12,7 +12,7 @@ async def show_all(session: Session) -> None:
         return session.emit(shape)
     from gpusupervisor.cli.screens.engines import all_engines
 
-    return session.show(all_engines(shape))
+    return session.show(*all_engines(shape))
 
 
 async def show_one(session: Session) -> None:
@@ -31,10 +31,10 @@ async def show_one(session: Session) -> None:
 
 
 COMMANDS = (
-    Command("engines", "list every engine: version, endpoint, whether it answers", show_all),
+    Command("engines", "list engines: version, endpoint, whether they answer", show_all),
     Command(
         "engine",
-        "show an engine's settings and what they mean for sharing the card",
+        "show an engine's settings and what they mean",
         show_one,
         (argument("engine", metavar="NAME", help="its id", completes="engine"),),
     ),

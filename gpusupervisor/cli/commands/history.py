@@ -148,12 +148,12 @@ COMMANDS = (
     ),
     Command(
         "events",
-        "show what happened: plans and their outcomes, loads, health, drift, fans, jobs",
+        "show what happened: plans, loads, health, jobs",
         show_events,
         (
             argument("--since", metavar="TIME", help='how far back, e.g. "2h"; default: 1d', type=_DURATION,
                      default=_DAY),
-            argument("--kind", help="only events of this kind", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
             argument("--follow", "-f", help="keep showing new events until Ctrl-C", action="store_true"),
         ),
     ),

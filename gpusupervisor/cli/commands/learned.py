@@ -44,17 +44,17 @@ async def _ask(session: Session, member: str, signature: str = "", *body: object
 COMMANDS = (
     Command(
         "learned",
-        "show what was learned about tenants: floors, needs, load speeds",
+        "show what was learned: floors, needs, load speeds",
         show_learned,
         (argument("tenant", metavar="NAME", help="only about this one", completes="tenant", nargs="?", default=""),),
     ),
     Command(
         "forget",
-        "forget what was learned about a tenant; it is then learned again",
+        "forget what was learned about a tenant",
         forget,
         (
             argument("tenant", metavar="NAME", help="its id", completes="tenant"),
-            argument("--kind", help="only facts of this kind", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
         ),
     ),
 )

@@ -77,11 +77,11 @@ _WANTED = (
 )  # fmt: skip
 
 COMMANDS = (
-    Command("plan", "show what would be released and who is in the way, without doing it", plan, _WANTED),
-    Command("make-room", "make a plan, carry it out, and show what came back", make_room, _WANTED),
+    Command("plan", "show what would be released, without doing it", plan, _WANTED),
+    Command("make-room", "make room for a tenant or of a size, and measure", make_room, _WANTED),
     Command(
         "release",
-        "ask a tenant for its memory, and show what came back",
+        "ask a tenant for its memory, and measure",
         release,
         (argument("tenant", metavar="NAME", help="its id", completes="tenant"),),
     ),

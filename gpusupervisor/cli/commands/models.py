@@ -78,10 +78,10 @@ def _each(objects: "Mapping[str, shapes.Interfaces]", interface: str, keys: tupl
 COMMANDS = (
     Command(
         "models",
-        "list every engine's models: what is loaded, what fits, and who is in the way",
+        "list engines' models: what is loaded, what fits",
         models,
         (argument("engine", metavar="ENGINE", help="only of this one", completes="engine", nargs="?", default=""),),
     ),
-    Command("load", "make room, have an engine load a model, and measure what it takes", load, (_ENGINE, _MODEL)),
-    Command("unload", "have an idle engine unload a model, and show what came back", unload, (_ENGINE, _MODEL)),
+    Command("load", "make room and have an engine load a model", load, (_ENGINE, _MODEL)),
+    Command("unload", "have an idle engine unload a model, and measure", unload, (_ENGINE, _MODEL)),
 )

@@ -23,4 +23,4 @@ async def monitor(session: Session) -> None:
                 session.say(text)
 
 
-COMMANDS = (Command("monitor", "show the service's signals as they arrive, until Ctrl-C", monitor),)
+COMMANDS = (Command("monitor", "show the service's signals until Ctrl-C", monitor),)

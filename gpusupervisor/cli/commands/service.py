@@ -5,6 +5,11 @@ from gpusupervisor.cli.exits import DONE, FAILED
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
+_NOW = {
+    True: "Automatic: memory is released for whoever lacks it.",
+    False: "Observe-only: plans are made and shown, nothing is released.",
+}
+
 
 async def set_automatic(session: Session) -> None:
     """Act by itself, or only observe."""
@@ -12,7 +17,7 @@ async def set_automatic(session: Session) -> None:
     await session.client.call("SetAutomatic", "b", [on])
     if session.json:
         return session.emit({"automatic": on})
-    return session.say("automatic" if on else "observe-only: plans are made and shown, nothing is released")
+    return session.say(_NOW[on])
 
 
 async def reload(session: Session) -> None:
@@ -20,7 +25,7 @@ async def reload(session: Session) -> None:
     await session.client.call("Reload")
     if session.json:
         return session.emit({"reloaded": True})
-    return session.say("reloaded")
+    return session.say("The configuration was read again.")
 
 
 async def show_health(session: Session) -> int:
@@ -49,7 +54,7 @@ COMMANDS = (
     Command("reload", "read the configuration again", reload),
     Command(
         "health",
-        "show every self-check: what is wrong, what that breaks, what to do",
+        "show every self-check: what is wrong, what to do",
         show_health,
         (argument("--now", help="also repeat checks that run only once a minute", action="store_true"),),
     ),

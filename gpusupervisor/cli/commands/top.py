@@ -27,4 +27,4 @@ async def show(session: Session) -> int | None:
     return top.return_code
 
 
-COMMANDS = (Command("top", "show a live screen of cards, tenants and history, with keys to plan and release", show),)
+COMMANDS = (Command("top", "show the same live, with keys to plan and release", show),)

@@ -59,7 +59,7 @@ def _show(session: Session, shape: dict[str, object]) -> None:
 COMMANDS = (
     Command(
         "verify",
-        "test releases, loads, profiles and fans on this machine; asks first, changes nothing for good",
+        "test everything for real; asks first, nothing lasts",
         verify,
         (
             argument("--yes", "-y", help="do not ask", action="store_true"),

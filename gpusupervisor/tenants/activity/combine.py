@@ -62,7 +62,7 @@ def _verdict(
 ) -> tuple[ActivityState, str, Sequence[Observation]]:
     """State, reason and the observations it rests on (none: on the census itself)."""
     if growth:
-        return "busy", "its memory is growing: it is loading", ()
+        return "busy", "it is loading (its memory grows)", ()
     authority = _authority(current)
     if authority is None:
         if presence.holders:

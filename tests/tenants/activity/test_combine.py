@@ -62,7 +62,7 @@ def test_an_unknown_authority_with_a_sign_of_life_is_busy() -> None:
 
 def test_memory_that_grows_is_loading_whatever_the_engine_says() -> None:
     activity = verdict(seen("idle"), growth=True)
-    assert (activity.state, activity.reason) == ("busy", "its memory is growing: it is loading")
+    assert (activity.state, activity.reason) == ("busy", "it is loading (its memory grows)")
 
 
 def test_stuck_stays_stuck_with_impact_and_remedy() -> None:

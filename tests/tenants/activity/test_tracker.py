@@ -108,7 +108,7 @@ async def test_memory_that_grows_makes_an_idle_tenant_busy(tracker: ActivityTrac
     scene = Scene(tracker, clock, app(peer))
     await scene.after(1)
     grown = await scene.after(1, app(peer, holder(used=2 * GIB)))
-    assert (grown.state, grown.reason) == ("busy", "its memory is growing: it is loading")
+    assert (grown.state, grown.reason) == ("busy", "it is loading (its memory grows)")
     settled = [(await scene.after(1)).state for _ in range(5)]
     assert settled == ["busy", "busy", "idle", "idle", "idle"]
 
