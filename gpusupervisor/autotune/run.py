@@ -126,7 +126,7 @@ class Autotune:
                 within = format_duration(self._rules.within)
                 raise Stopped(
                     f"{why}The previous state could not be restored: {error}. "
-                    f"The helper does that by itself, within {within} or when it starts again (see LastTrialReason)"
+                    f"The helper does so automatically, within {within} or when it starts again (see LastTrialReason)"
                 ) from error
 
     async def _look_first(self) -> None:

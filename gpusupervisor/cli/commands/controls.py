@@ -75,7 +75,7 @@ async def _set(
 
         session.show(*screen(shape["results"]))
         if note:
-            session.say(f"It goes back by itself unless you confirm: {note}")
+            session.say(f"It is reverted unless you confirm it: {note}")
     return DONE if all(each["ok"] for each in shape["results"]) else FAILED
 
 

@@ -31,7 +31,7 @@ async def forget(session: Session) -> None:
     if session.json:
         return session.emit({"tenant": tenant, "forgotten": count})
     what = "1 fact" if count == 1 else f"{count} facts"
-    return session.say(f"Forgot {what} of {tenant}; it is learned anew from now on.")
+    return session.say(f"Forgot {what} of {tenant}; it will be learned again.")
 
 
 async def _ask(session: Session, member: str, signature: str = "", *body: object) -> Any:  # noqa: ANN401  (a D-Bus value)
