@@ -226,7 +226,7 @@ class Daemon:
     async def _look_around(self) -> Around:
         """What the self-checks want to know of the system."""
         roots = Roots(sysfs_pci=self._surroundings.sysfs_root)
-        seen = await asyncio.to_thread(look_around, roots, self._clock.now())
+        seen = await asyncio.to_thread(look_around, roots)
         return seen if self._bus is None else replace(seen, polkit=await self._bus.authority_seen())
 
     def _show_job(self, job: Job) -> None:

@@ -107,6 +107,10 @@ class Observatory:
         sample = await self._monitor.sample(utilization=self._wants_utilization, needed=needed, sensors=True)
         return await self._look(sample)
 
+    async def wake(self) -> bool:
+        """Wake the GPUs that sleep; whether there is one to be used."""
+        return any(gpu.state == "ok" for gpu in (await self._monitor.wake()).gpus)
+
     async def look_closely(self, tenant: str) -> Seen:
         """The same with the process lists read anew and, where one is named, a tenant's activity asked anew."""
         seen = await self._look(await self._monitor.sample(fresh_processes=True, utilization=self._wants_utilization))

@@ -79,6 +79,15 @@ class DriverError(Exception):
         """This one GPU is lost until it is reset or NVML is initialised again."""
         return self.code in _GPU_GONE
 
+    @property
+    def is_fatal(self) -> bool:
+        """The GPU or NVML is gone.
+
+        INVALID_ARGUMENT does not count: a handle that has gone stale shows when memory is read, and in any other
+        question it is a quirk of that function.
+        """
+        return self.error_class == "lifecycle" and self.code != INVALID_ARGUMENT
+
 
 class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
     """INVALID_ARGUMENT although the handle is good: it is the value that this driver does not take for this GPU."""

@@ -217,6 +217,13 @@ def test_of_ancestors_nobody_is_asked_what_is_hidden(proc: FakeProc) -> None:
     assert helper.asked == [7]
 
 
+def test_cpu_time_is_users_and_systems_together(proc: FakeProc) -> None:
+    proc.add(7, ticks=(30, 12))
+    stat = Procfs(proc.root).stat(7)
+    assert stat is not None
+    assert stat.cpu_time == 42 * TICK
+
+
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-c", "print(flush=True); import sys; sys.stdin.read()", "--port", "8189"]
