@@ -182,7 +182,7 @@ class EngineDiscovery:
         self._drop(followed)
         followed.task, followed.api, followed.due_at, followed.failures = None, NOT_ASKED, 0, 0
         if server is not None:
-            where = presence.endpoint or "an address that is not known"
+            where = presence.endpoint or "an unknown address"
             write(EngineFound(tenant, engine, server.key.pid, where))
         elif followed.server is not None:
             write(EngineGone(tenant, engine, followed.server.key.pid))
