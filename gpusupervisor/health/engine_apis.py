@@ -46,7 +46,7 @@ _API_TROUBLE: Mapping[str, tuple[str, str]] = {
     "nonsense": (
         _UNKNOWN,
         "see whether the engine listens there and not another program, whether its version is supported, and whether "
-        "that part of its API is switched off (llama-server: --no-slots)",
+        "that part of its API is switched off (llama-server with --no-slots, SGLang without --enable-metrics)",
     ),
     "not-allowed": (
         _UNKNOWN,
