@@ -160,9 +160,7 @@ class ModelKeeper:
 
         async def work(report: Report) -> LoadResult:
             with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
-                if self._is_settling(engine):
-                    report(0, "waiting until the engine is idle after the load before")
-                    await self._settle(engine)
+                await self._settle(engine, lambda: report(0, "waiting until the engine is idle after the load before"))
                 wanted = model
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
                     report(1, "unloading it first, for part of it is in system memory")
@@ -257,12 +255,13 @@ class ModelKeeper:
         ended = self._loaded_at.get(engine)
         return ended is not None and self._clock.now() - ended < SETTLING + self._recent.get(engine, 0)
 
-    async def _settle(self, engine: str) -> None:
+    async def _settle(self, engine: str, tell: Callable[[], None] = lambda: None) -> None:
         """Wait until an engine is not busy with what we had it load; who is busy with something else stays so."""
         while self._is_settling(engine):
             tenant = (await self.look(engine)).tenants.get(engine)
             if tenant is None or tenant.activity != "busy":
                 return
+            tell()
             await asyncio.sleep(POLL)
 
     def _manners(self, engine: str) -> Manners:
