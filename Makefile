@@ -92,6 +92,12 @@ demo: .venv/.stamp ## the story on a simulated card, no GPU needed (ONCE=1 ends 
 	@.ci/packages dbus
 	exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
 
+.PHONY: gallery
+gallery: .venv/.stamp ## every printed screen as pages to look at, in build/gallery
+	@.ci/packages dbus
+	.venv/bin/python -m tests.cli.gallery build/gallery
+	echo "Look at build/gallery/*.html"
+
 .PHONY: clean
 clean: ## remove what the other targets made here
 	@rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
@@ -156,6 +162,10 @@ deb: build/wheels/.stamp ## a Debian package for this release, in build/deb
 	mkdir -p $$stage/build
 	tar -c --exclude='__pycache__' Makefile README.md LICENSE pyproject.toml gpusupervisor dbus systemd polkit | tar -x -C $$stage
 	cp -a .debian $$stage/debian
+	# 0.1.0~deb12u1, 0.1.0~deb13u1, 0.1.0~ubuntu24.04.1: newer than the one for the release before.
+	. /etc/os-release
+	if [ "$$ID" = debian ]; then release=deb$${VERSION_ID:-99}u1; else release=$$ID$${VERSION_ID:-99}.1; fi
+	sed -i "1s/)/~$$release)/" $$stage/debian/changelog
 	cp -a build/wheels build/venv $$stage/build/
 	touch $$stage/build/wheels/.stamp
 	cd $$stage

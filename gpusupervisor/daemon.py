@@ -65,7 +65,12 @@ STORE_PATIENCE = 2.0
 """Seconds that the first look waits for what was learned earlier."""
 CLEANING_UP = 12.0
 """Seconds that jobs may take to undo what they did when the service stops; systemd waits for 20 in all."""
-DRIFT = {"DriftDetected": "drifted", "DriftRepaired": "repaired", "DriftContested": "contested"}
+DRIFT = {
+    "DriftDetected": "drifted",
+    "DriftRepaired": "repaired",
+    "DriftContested": "contested",
+    "DriftEnded": "ended",
+}
 """Signals of the helper, and what telemetry calls what they tell."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
@@ -221,7 +226,7 @@ class Daemon:
     async def _look_around(self) -> Around:
         """What the self-checks want to know of the system."""
         roots = Roots(sysfs_pci=self._surroundings.sysfs_root)
-        seen = await asyncio.to_thread(look_around, roots, self._clock.now())
+        seen = await asyncio.to_thread(look_around, roots)
         return seen if self._bus is None else replace(seen, polkit=await self._bus.authority_seen())
 
     def _show_job(self, job: Job) -> None:

@@ -107,6 +107,10 @@ class Observatory:
         sample = await self._monitor.sample(utilization=self._wants_utilization, needed=needed, sensors=True)
         return await self._look(sample)
 
+    async def wake(self) -> bool:
+        """Wake the GPUs that sleep; whether there is one to be used."""
+        return any(gpu.state == "ok" for gpu in (await self._monitor.wake()).gpus)
+
     async def look_closely(self, tenant: str) -> Seen:
         """The same with the process lists read anew and, where one is named, a tenant's activity asked anew."""
         seen = await self._look(await self._monitor.sample(fresh_processes=True, utilization=self._wants_utilization))
@@ -159,6 +163,7 @@ class Observatory:
 
     async def _look(self, sample: Sample) -> Seen:
         identities = await self._identities(sample)
+        self._heed_declarations(_system_services(identities[pid] for pid in self._pids(sample) & identities.keys()))
         seen = self._seen(sample, self._census(sample, identities))
         self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._recognize(each, identities))
         activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
@@ -166,14 +171,15 @@ class Observatory:
 
     async def _identities(self, sample: Sample) -> Mapping[int, ProcessIdentity]:
         """Of everybody who holds VRAM, of the engines that run without, and of their ancestors."""
-        pids = self._discovery.servers().union(process.pid for gpu in sample.gpus for process in gpu.processes)
-        scan = self._discovery.scan
+        pids, scan = self._pids(sample), self._discovery.scan
         if scan.is_due():
             identities = await asyncio.to_thread(lambda: self._processes.identify(pids | scan.look()))
         else:
             identities = await asyncio.to_thread(self._processes.identify, pids) if pids else {}
-        self._heed_declarations(_system_services(identities[pid] for pid in pids & identities.keys()))
         return self._discovery.informed(identities, self._address_variables)
+
+    def _pids(self, sample: Sample) -> frozenset[int]:
+        return self._discovery.servers().union(process.pid for gpu in sample.gpus for process in gpu.processes)
 
     def _census(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> Census:
         servers = self._discovery.found_servers(

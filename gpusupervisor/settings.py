@@ -17,6 +17,9 @@ LAYERS = (
 
 SMALLEST_STORE = 4 << 20
 """Bytes."""
+LONGEST_INTERVAL = 15_000_000
+"""Microseconds between two looks. systemd is told once per look that the service is alive, and its WatchdogSec= is
+30 s; what engines told at the look before is too old after about as long as this."""
 
 _MILLISECOND = 1000
 _SECOND = 1_000_000
@@ -70,8 +73,8 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
         automatic=reader.boolean("automatic", fallback.automatic),
         reserve=reader.size("reserve", fallback.reserve),
         reservation=reader.duration("reservation", fallback.reservation, 0, 3600 * _SECOND),
-        interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, 60 * _SECOND),
-        idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, 600 * _SECOND),
+        interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, LONGEST_INTERVAL),
+        idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, LONGEST_INTERVAL),
         large_desktop=reader.size("large-desktop", fallback.large_desktop),
         telemetry_keep=keep,
         telemetry_max_size=max_size,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,7 +30,7 @@ from gpusupervisor.errors import (
 from gpusupervisor.health.facts import Facts
 from gpusupervisor.health.self_check import LookAround, SelfCheck, nothing_around
 from gpusupervisor.health.summary import status_line
-from gpusupervisor.jobs import Work
+from gpusupervisor.jobs import Report, Work
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import AutomaticSwitched, ConfigurationReloaded, ReloadRefused
 from gpusupervisor.keepers.autotuner import Autotuner
@@ -52,6 +53,8 @@ from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
+WAKING = 10.0
+"""Seconds within which a GPU that was asked is awake."""
 SETTLING = 5 * MICROSECONDS
 """After a change of activity it is looked often for this long: one change seldom comes alone."""
 
@@ -152,6 +155,7 @@ class Supervisor:
 
     async def make_room(self, gpu: str, tenant: str, size: int) -> PlanResult:
         """Plan and carry out; see `Controller`."""
+        await self._wake()
         situation = self._require_gpus(await self._world.look(""))
         request = interpret(situation, gpu, tenant, size)
         self._refuse_while_busy({request.gpu})
@@ -182,8 +186,31 @@ class Supervisor:
 
     def load_work(self, engine: str, model: str, needs: int) -> Work:
         """The work of having an engine load a model; see `Controller`."""
+        if self._is_asleep:
+            return partial(self._wake_and_load, engine, model, needs)
         self._require_gpus(self._situation)
         return self._models.load_work(engine, model, needs)
+
+    async def _wake_and_load(self, engine: str, model: str, needs: int, report: Report) -> object:
+        """Whether the model fits can be told only of a GPU that is awake."""
+        report(0, "waking the GPU")
+        await self._wake()
+        self._require_gpus(self._situation)
+        return await self._models.load_work(engine, model, needs)(report)
+
+    @property
+    def _is_asleep(self) -> bool:
+        """Every GPU is."""
+        return self._seen is not None and self._seen.sample.driver.state == "asleep"
+
+    async def _wake(self) -> None:
+        """Wake the GPUs if all are asleep: looking does not, and somebody wants to use one."""
+        if not self._is_asleep or not await self._observatory.wake():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAKING):
+                while self._is_asleep:
+                    await self.shown()
 
     async def unload_model(self, engine: str, model: str) -> UnloadResult:
         """Have an idle engine unload a model, and measure; see `Controller`."""
@@ -201,6 +228,7 @@ class Supervisor:
 
     async def autotune(self, gpu: str, wish: TuningWish) -> Work:
         """The work of a sweep, when it can be made now; see `Controller`."""
+        await self._wake()
         situation = self._require_gpus(await self._world.look(wish.engine))
         assert self._seen is not None, "there are GPUs, so they were looked at"
         engines = self._observatory.engines(self._seen)

@@ -1,8 +1,10 @@
 """The HTTP client against peers that behave and peers that do not."""
 
 import asyncio
+import errno
 import gzip
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -154,6 +156,23 @@ async def test_nobody_listening_is_unreachable(http: EngineHttp) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(Unreachable, match=f"nothing listens at 127.0.0.1:{port}"):
             await http.get(f"http://127.0.0.1:{port}", "/x", timeout=SOON)
+
+
+async def test_a_peer_that_hangs_up_before_anything_is_sent_is_unreachable(
+    peer: Peer, http: EngineHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_: socket.socket) -> None:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    monkeypatch.setattr(socket.socket, "getpeername", nobody)
+    with pytest.raises(Unreachable, match=f"nothing listens at 127.0.0.1:{peer.port}"):
+        await http.get(peer.url, "/x", timeout=SOON)
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
+async def test_a_name_that_no_host_can_have_is_not_asked(http: EngineHttp, host: str) -> None:
+    with pytest.raises(NotAllowed, match="not a name that a host can have"):
+        await http.get(f"http://{host}:80", "/", timeout=SOON, remote=True)
 
 
 async def test_a_peer_that_never_answers_times_out(peer: Peer, http: EngineHttp) -> None:

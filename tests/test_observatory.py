@@ -9,7 +9,7 @@ import pytest
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.configured import Unit
-from gpusupervisor.gpu.sample import Sample
+from gpusupervisor.gpu.sample import GpuSample, Sample
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
@@ -31,6 +31,9 @@ class Machine:
     async def sample(self, **_: bool) -> Sample:
         held = {each.key.pid: self.holding for each in self.identities} if self.holding else {}
         return sample(gpu(processes=held))
+
+    async def sample_gpu(self, uuid: str) -> GpuSample:
+        return gpu(uuid)
 
     def identify(self, pids: Sequence[int]) -> dict[int, ProcessIdentity]:
         return {each.key.pid: each for each in self.identities}
@@ -97,6 +100,13 @@ async def test_only_services_of_the_systems_own_manager_are_asked_about(units: U
     await observatory.look(needed=True)
     assert units.seen == {"a.service"}
     await observatory.close()
+
+
+async def test_measuring_one_gpu_says_nothing_of_the_services_on_others(units: Units, http: EngineHttp) -> None:
+    observatory = await observe(Machine(who(7, cgroup="/system.slice/trainer.service")), units, http)
+    await observatory.look(needed=True)
+    await observatory.measure("ollama", ["GPU-2"])
+    assert units.seen == {"trainer.service"}
 
 
 async def test_a_declaration_outlives_a_reload_of_the_configuration(units: Units, http: EngineHttp) -> None:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.settings import Settings, load_settings
+from gpusupervisor.gpu.monitor import DEADLINE
+from gpusupervisor.quantities import parse_duration
+from gpusupervisor.settings import LONGEST_INTERVAL, Settings, load_settings
+
+UNIT = Path(__file__).parents[1] / "systemd/gpusupervisor.service.in"
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def test_a_wrong_file_is_passed_over_and_named_with_its_key(layers: list[Path]) 
     texts = [str(problem) for problem in problems]
     assert len(texts) == 2
     assert f"{layers[1]}: interval: " in texts[0]
-    assert "from 100ms to 1min" in texts[0]
+    assert "from 100ms to 15s" in texts[0]
     assert f'{layers[1]}: reserv: unknown key; did you mean "reserve"?' in texts[1]
 
 
@@ -52,6 +56,16 @@ def test_the_idle_interval_cannot_be_the_shorter_one(layers: list[Path]) -> None
     layers[1].write_text('interval = "5s"')
     settings, problems = load_settings(layers)
     assert settings.interval == 1_000_000
+    assert "idle-interval" in str(problems[0])
+
+
+def test_between_two_looks_the_watchdog_does_not_run_out(layers: list[Path]) -> None:
+    watchdog = re.search(r"^WatchdogSec=(.+)$", UNIT.read_text(), re.MULTILINE)
+    assert watchdog
+    assert parse_duration(watchdog[1]) > LONGEST_INTERVAL + 2 * DEADLINE * 1_000_000
+    layers[1].write_text('idle-interval = "16s"')
+    settings, problems = load_settings(layers)
+    assert settings == Settings()
     assert "idle-interval" in str(problems[0])
 
 

@@ -15,7 +15,7 @@ def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
         return _content(tenant, "", f"not busy: {tenant.activity_reason}")
     if tenant.need is None:
         return _content(
-            tenant, "", "busy, but nobody knows yet what it needs: it is learned from its work, or set needs-vram"
+            tenant, "", "busy, but what it needs is not known yet: it is learned while it works, or set needs-vram"
         )
     gpu = home_gpu(situation, tenant)
     if not gpu:
@@ -29,7 +29,7 @@ def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
     need = format_bytes(tenant.need)
     if shortfall <= 0:
         return _content(tenant, gpu, f"busy, and its need of {need} is covered by what it holds and what is free")
-    return Assessment(tenant.id, True, gpu, shortfall, f"busy and needs {need}: {format_bytes(shortfall)} are missing")
+    return Assessment(tenant.id, True, gpu, shortfall, f"it needs {need} and {format_bytes(shortfall)} are missing")
 
 
 def home_gpu(situation: Situation, tenant: TenantSituation) -> str:

@@ -59,4 +59,8 @@ def shortcoming(result: PlanResult) -> SupervisorError:
 
 
 def _list_gpus(situation: Situation) -> str:
-    return "There are: " + ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in situation.gpus.values()) + "."
+    return (
+        "There are: "
+        + ", ".join(f"{gpu.uuid} ({gpu.name.partition(' (GPU-')[0]})" for gpu in situation.gpus.values())
+        + "."
+    )

@@ -63,7 +63,7 @@ def _require_on(situation: Situation, tenant: TenantSituation, gpu: str) -> None
     on = {uuid for uuid, size in tenant.holdings.items() if size} | tenant.unknown_on
     if on - {gpu}:
         raise InvalidArgument(
-            f"{tenant.id} does not work on this GPU alone: it holds memory of {', '.join(sorted(on))}"
+            f"{tenant.id} does not work on this GPU alone: it holds memory on {', '.join(sorted(on))}"
         )
     if not on and len(situation.gpus) > 1:
         raise InvalidArgument(
@@ -107,5 +107,5 @@ def _range(known: GpuControls, item: str, what: str) -> tuple[int, int]:
     if ability.support not in ("supported", "unverifiable"):
         raise NotSupported(f"The {what} of this GPU cannot be set: {ability.reason}")
     if ability.minimum is None or ability.maximum is None:
-        raise NotSupported(f"The driver does not tell within which range the {what} can be set")
+        raise NotSupported(f"The driver does not report the range in which the {what} can be set")
     return ability.minimum, ability.maximum

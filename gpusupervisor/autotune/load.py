@@ -30,7 +30,7 @@ def load_for(engine: str, http: EngineHttp, clock: Clock, endpoint: str, model: 
         return OllamaLoad(http, clock, endpoint, model, tokens)
     if engine == "llama.cpp":
         return LlamaCppLoad(http, clock, endpoint, tokens)
-    raise NotSupported(f"No load of a fixed size is known for the engine {harmless(engine)!r}: ollama, llama.cpp have")
+    raise NotSupported(f"There is no benchmark for the engine {harmless(engine)!r}, only for ollama and llama.cpp")
 
 
 class _Tokens:
@@ -50,9 +50,9 @@ class _Tokens:
         try:
             answer = await self._ask(verb, path, body, LOADING)
         except HttpError as error:
-            raise NotSupported(f"{self._name} cannot do the load: it {error}") from error
+            raise NotSupported(f"{self._name} cannot run the benchmark: it {error}") from error
         if not answer.ok:
-            raise NotSupported(f"{self._name} cannot do the load: it answers {_refusal(answer)}")
+            raise NotSupported(f"{self._name} cannot run the benchmark: it answers {_refusal(answer)}")
 
     async def _generate(self, path: str, body: Mapping[str, object], timeout: int) -> tuple[Mapping[str, object], int]:  # noqa: ASYNC109
         """The answer and the microseconds that it took. Raises Stopped."""

@@ -132,7 +132,7 @@ class Autotune:
     async def _look_first(self) -> None:
         look = await self._sensors.look()
         if look.power is None and look.energy is None:
-            raise NotSupported("The GPU tells neither its power nor its energy, so there is nothing to compare")
+            raise NotSupported("The GPU reports neither its power nor its energy, so there is nothing to compare")
         reason = reason_to_stop(look, self._rules.hottest)
         if reason:
             raise Stopped(f"Nothing was tried: {reason}")
@@ -142,7 +142,7 @@ class Autotune:
         run = await self._run_load()
         if run.work.duration < self._rules.shortest_run:
             needed = format_duration(self._rules.shortest_run)
-            raise NotSupported(f"The load ended in less than {needed}, too soon to be measured: let it do more")
+            raise NotSupported(f"The benchmark ended in less than {needed}, too soon to measure: ask for more tokens")
 
     async def _sweep(self, points: Sequence[Point], report: Report) -> Tuning:
         tuning = Tuning(self._load.unit, self._rules.tolerance)
@@ -160,7 +160,7 @@ class Autotune:
         run = await self._run_load()
         found = measured(accepted, run.work, run.looks, run.ended_at)
         if found is None:
-            raise Stopped("The sweep was stopped: the GPU told no power during a run")
+            raise Stopped("The sweep was stopped: the GPU reported no power during a run")
         return found
 
     async def _run_load(self) -> _Run:

@@ -42,7 +42,8 @@ def driver_call(member: str, *arguments: str, reply: bool = True) -> Message:
 async def answer_of(bus: MessageBus, call: Message, patience: float) -> Message | None:
     """The answer to a call, an error too; None when there is none within `patience` seconds or the bus is gone."""
     try:
-        return await asyncio.wait_for(bus.call(call), patience)
+        async with asyncio.timeout(patience):  # wait_for would pass over a cancellation that comes with the answer
+            return await bus.call(call)
     except (OSError, EOFError):  # TimeoutError is an OSError
         return None
 

@@ -11,7 +11,7 @@ from gpusupervisor.bus.control_views import result_list, verdict_list
 from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.tuning_wish import tuning_wish
-from gpusupervisor.bus.wire import text
+from gpusupervisor.bus.wire import unknown_option
 from gpusupervisor.controls import FanWish, HardwareController
 from gpusupervisor.errors import InvalidArgument
 from gpusupervisor.state import Controller
@@ -119,17 +119,14 @@ class ControlMethods:
 
 def _check_length(document: str) -> None:
     if len(document) > PROFILE_LIMIT:
-        raise InvalidArgument(f"profile is longer than {PROFILE_LIMIT} characters; no profile is")
+        raise InvalidArgument(f"profile: at most {PROFILE_LIMIT} characters are allowed")
 
 
 def _curve(points: Sequence[Sequence[int]], options: Mapping[str, Variant]) -> FanWish:
     if len(points) > MOST_POINTS:
-        raise InvalidArgument(f"points: a curve has at most {MOST_POINTS}")
+        raise InvalidArgument(f"points: a curve has at most {MOST_POINTS} points")
     for name, value in options.items():
         if name not in OPTIONS or value.signature not in ("u", "t"):
-            raise InvalidArgument(
-                f"options: {text(name, 64)!r} of type {value.signature} is none; allowed: {', '.join(OPTIONS)}, "
-                "of type u or t"
-            )
+            raise unknown_option(name, value, f"{', '.join(OPTIONS)}, of type u or t")
     wanted = tuple((degrees, percent) for degrees, percent in points)
     return FanWish("curve", points=wanted, options={name: value.value for name, value in options.items()})

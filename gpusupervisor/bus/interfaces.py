@@ -188,6 +188,7 @@ PROFILE = Interface(
         signal("DriftDetected", "item:s details:a{sv}"),
         signal("DriftRepaired", "item:s details:a{sv}"),
         signal("DriftContested", "item:s details:a{sv}"),
+        signal("DriftEnded", "item:s details:a{sv}"),
         signal("TrialEnded", "end:s reason:s results:aa{sv}"),
     ),
 )

@@ -89,7 +89,7 @@ class Methods:
     async def _check_definition(self, _call: Call, name: str, content: str) -> list[object]:
         _check_identifier("name", name)
         if len(content) > DEFINITION_LIMIT:
-            raise InvalidArgument(f"text is longer than {DEFINITION_LIMIT} characters; no tenant file is")
+            raise InvalidArgument(f"text: at most {DEFINITION_LIMIT} characters are allowed")
         return [[text(problem) for problem in self._controller.check_definition(name, content)]]
 
     async def _list_tenants(self, _call: Call) -> list[object]:

@@ -10,7 +10,7 @@ from gpusupervisor.bus.admission import Admission
 from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.model_views import model_list, unload_details
 from gpusupervisor.bus.objects import Call, Handlers
-from gpusupervisor.bus.wire import text
+from gpusupervisor.bus.wire import text, unknown_option
 from gpusupervisor.clock import UNKNOWN
 from gpusupervisor.errors import Busy, InvalidArgument, NoSuchEngine
 from gpusupervisor.foreign_text import unknown_name
@@ -99,7 +99,5 @@ def _needs(options: Mapping[str, Variant]) -> int:
     """Bytes that the caller says the model needs; 0 when it does not say."""
     for name, value in options.items():
         if name != "needs" or value.signature != "t" or not 0 < value.value < UNKNOWN:
-            raise InvalidArgument(
-                f"options: {text(name, 64)!r} of type {value.signature} is none; allowed: needs, of type t, in bytes"
-            )
+            raise unknown_option(name, value, "needs (t), in bytes")
     return int(options["needs"].value) if "needs" in options else 0

@@ -291,7 +291,7 @@ class ObjectServer:
         binding = self._bindings(call.path).get(interface)
         declared = binding.interface.property(name) if binding else None
         if binding is None or declared is None or not declared.writable:
-            raise DBusError(ErrorType.PROPERTY_READ_ONLY, f"{name} is read-only: what changes something is a method")
+            raise DBusError(ErrorType.PROPERTY_READ_ONLY, f"{name} is read-only: methods change things")
         if value.signature != declared.signature:
             raise DBusError(ErrorType.INVALID_ARGS, f'{name} is a "{declared.signature}", not a "{value.signature}"')
         await binding.setters[name](call, value.value)

@@ -8,7 +8,7 @@ from gpusupervisor.bus import names
 from gpusupervisor.bus.admission import Admission
 from gpusupervisor.bus.objects import Call, Handlers
 from gpusupervisor.bus.views import process_view
-from gpusupervisor.bus.wire import details, variant
+from gpusupervisor.bus.wire import details, text, variant
 from gpusupervisor.errors import InvalidArgument, NoSuchProcess
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.state import Controller, State
@@ -47,7 +47,7 @@ class ProcessMethods:
 
     async def _recognise(self, _call: Call, processes: Sequence[Mapping[str, Variant]]) -> list[object]:
         if len(processes) > MOST:
-            raise InvalidArgument(f"processes: {len(processes)} are too many, ask about {MOST} at a time")
+            raise InvalidArgument(f"processes: at most {MOST} can be asked about at a time, not {len(processes)}")
         return [[self._answer(each) for each in processes]]
 
     def _answer(self, process: Mapping[str, Variant]) -> dict[str, Variant]:
@@ -76,7 +76,9 @@ def _described(process: Mapping[str, Variant]) -> ProcessIdentity:
     """The process as it is described; raises InvalidArgument."""
     for name in process:
         if name not in (*_TEXTS, *_LISTS):
-            raise InvalidArgument(f"processes: {name!r} is not known; there are {', '.join((*_TEXTS, *_LISTS))}")
+            raise InvalidArgument(
+                f"processes: there is no {text(name, 64)!r}; allowed: {', '.join((*_TEXTS, *_LISTS))}"
+            )
     texts = {name: _text(name, process) for name in _TEXTS}
     lists = {name: _list(name, process) for name in _LISTS}
     variables = (entry.partition("=") for entry in lists["environment"])

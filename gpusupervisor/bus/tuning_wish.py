@@ -5,7 +5,7 @@ from typing import Any
 
 from dbus_fast import Variant
 
-from gpusupervisor.bus.wire import text
+from gpusupervisor.bus.wire import unknown_option
 from gpusupervisor.controls import TuningWish
 from gpusupervisor.errors import InvalidArgument
 
@@ -19,7 +19,7 @@ def tuning_wish(engine: str, options: Mapping[str, Variant]) -> TuningWish:
     for name, value in options.items():
         if OPTIONS.get(name) != value.signature:
             allowed = ", ".join(f"{option} ({signature})" for option, signature in OPTIONS.items())
-            raise InvalidArgument(f"options: {text(name, 64)!r} of type {value.signature} is none; allowed: {allowed}")
+            raise unknown_option(name, value, allowed)
     given: dict[str, Any] = {name: value.value for name, value in options.items()}
     if "clock-offsets" in given:
         given["offsets"] = tuple(given.pop("clock-offsets"))

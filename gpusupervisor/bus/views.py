@@ -8,7 +8,7 @@ from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
 from gpusupervisor.bus.model_views import card_view, models_view
 from gpusupervisor.bus.published import Values
-from gpusupervisor.bus.wire import details
+from gpusupervisor.bus.wire import details, sentence
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.health.summary import overall, summary
@@ -226,7 +226,7 @@ def check_details(check: Check, realtime: Realtime) -> Details:
         id=("s", check.id),
         state=("s", check.state),
         summary=("s", check.summary),
-        impact=("s", check.impact),
-        remedy=("s", check.remedy),
+        impact=("s", sentence(check.impact)),
+        remedy=("s", sentence(check.remedy)),
         since=("t", realtime(check.since)),
     )

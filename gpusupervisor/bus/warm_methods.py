@@ -9,7 +9,7 @@ from gpusupervisor.bus import names
 from gpusupervisor.bus.admission import Admission
 from gpusupervisor.bus.job_methods import JobMethods
 from gpusupervisor.bus.objects import Call, Handlers
-from gpusupervisor.bus.wire import details, text
+from gpusupervisor.bus.wire import details, unknown_option
 from gpusupervisor.errors import InvalidArgument, NoSuchEngine
 from gpusupervisor.foreign_text import unknown_name
 from gpusupervisor.models.warm_plan import WarmStep
@@ -56,7 +56,7 @@ class WarmMethods:
 def _rate(options: Mapping[str, Variant]) -> int:
     for name, value in options.items():
         if name != "rate" or value.signature != "t":
-            raise InvalidArgument(f"options: {text(name, 64)!r} of type {value.signature} is none; allowed: rate (t)")
+            raise unknown_option(name, value, "rate (t)")
     return int(options["rate"].value) if options else 0
 
 

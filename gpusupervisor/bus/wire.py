@@ -6,6 +6,7 @@ from typing import Any
 from dbus_fast import Variant
 
 from gpusupervisor.clock import UNKNOWN
+from gpusupervisor.errors import InvalidArgument
 from gpusupervisor.foreign_text import harmless
 
 TEXT_LIMIT = 1024
@@ -18,6 +19,16 @@ DOCUMENT_LIMIT = 256 * 1024
 def text(value: str, limit: int = TEXT_LIMIT) -> str:
     """One line that no terminal, log or marshaller can stumble over; much of what is shown others wrote."""
     return harmless(value, limit)
+
+
+def sentence(value: str) -> str:
+    """A text with the full stop that a whole sentence has; short reasons have none."""
+    return value if value.endswith((".", "!", "?")) or not value else f"{value}."
+
+
+def unknown_option(name: str, value: Variant, allowed: str) -> InvalidArgument:
+    """The error for an option that there is not, or that is of another type."""
+    return InvalidArgument(f"options: there is no {text(name, 64)!r} of type {value.signature}; allowed: {allowed}")
 
 
 def document(value: str) -> str:

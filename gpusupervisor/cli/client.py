@@ -67,7 +67,7 @@ class Client:
             return await MessageBus(bus_type=BusType.SYSTEM).connect()
         from gpusupervisor.cli.remote import remote_bus
 
-        return await self._closing.enter_async_context(remote_bus(self.place.host, unattended=self._unattended))
+        return await self._closing.enter_async_context(remote_bus(self.place, unattended=self._unattended))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

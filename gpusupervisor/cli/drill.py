@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpusupervisor.cli import shapes
 from gpusupervisor.cli.client import BUS_NAME, ROOT, TENANTS
 from gpusupervisor.cli.drill_plan import Step
-from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_ALLOWED, NOT_RUNNING, CommandFailed
+from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_ALLOWED, NOT_RUNNING, PARTIAL, CommandFailed
 from gpusupervisor.cli.following import follow
 from gpusupervisor.cli.session import Session
 from gpusupervisor.cli.shapes import Shape
@@ -21,6 +21,10 @@ NEARLY = 9, 10
 """A release that brings this part of what was expected is what it should be."""
 _GOOD = ("ok", "unverifiable")
 """Verdicts on a setting."""
+_CODES = {"failed": FAILED, "partial": PARTIAL}
+"""Exit codes by a step's verdict; a failure counts for more."""
+_OUTCOMES = {DONE: "passed", PARTIAL: "partial", FAILED: "failed"}
+"""Of a drill that went through all of its steps, by exit code."""
 _END_OF_DRILL = (NOT_ALLOWED, NOT_RUNNING)
 """Exit codes of failures after which no other step can do better."""
 
@@ -48,10 +52,15 @@ class Drill:
         except CommandFailed as failure:
             self.session.note(failure)
             self.code = failure.exit_code
-        if self.code not in (DONE, FAILED):
+        if self.code not in _OUTCOMES:
             self._leave_out_the_rest()
             await self._put_back()
         return self.code
+
+    @property
+    def outcome(self) -> str:
+        """How it went in a word."""
+        return _OUTCOMES.get(self.code, "broken-off")
 
     async def _try(self, step: Step) -> None:
         if step.skipped:
@@ -66,11 +75,11 @@ class Drill:
         except CommandFailed as failure:
             if failure.exit_code in _END_OF_DRILL:
                 raise
-            row = _row(step, "failed", str(failure))
+            row = _row(step, "failed", str(failure).removesuffix("."))
         if row["duration"] is None:
             row["duration"] = round((time.monotonic() - began) * 1e6)
-        if row["verdict"] == "failed" and self.code == DONE:
-            self.code = FAILED
+        if self.code in (DONE, PARTIAL):
+            self.code = _CODES.get(row["verdict"], self.code)
         self.rows.append(row)
 
     async def _release(self, step: Step) -> Shape:
@@ -85,7 +94,7 @@ class Drill:
         part, of = NEARLY
         enough = ended["freed"] * of >= (step.expected or 0) * part
         verdict = "ok" if ended["outcome"] == "satisfied" and enough else "partial"
-        detail = ended["detail"] or f"it said that it would, and the driver says that it did: {ended['outcome']}"
+        detail = ended["detail"] or "the driver confirms that it came back"
         return _row(step, verdict, detail, ended["freed"], ended["duration"])
 
     async def _load(self, step: Step) -> Shape:

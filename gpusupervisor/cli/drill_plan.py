@@ -53,8 +53,8 @@ def _of_tenant(tenant: Shape, engine: Shape | None) -> Iterator[Step]:
     name = tenant["id"]
     if not tenant["reclaimable"]:
         if tenant["holding"]:
-            why = "it is protected" if tenant["protected"] else f"{tenant['activity']}: {tenant['activity_reason']}"
-            yield Step("release", name, "ask it for its memory", skipped=f"nothing can be asked back now ({why})")
+            why = "it is protected" if tenant["protected"] else f"{tenant['activity']}, {tenant['activity_reason']}"
+            yield Step("release", name, "ask it for its memory", skipped=f"nothing to ask for now: {why}")
         return
     loaded = _loaded(engine) if engine else []
     again = "" if loaded else "; what it had loaded comes back when it is used next"

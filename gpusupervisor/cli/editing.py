@@ -18,6 +18,7 @@ from pathlib import Path
 from gpusupervisor.cli import overrides
 from gpusupervisor.cli.asking import ask
 from gpusupervisor.cli.exits import DONE, FAILED, NOT_ALLOWED, WRONG_USE, CommandFailed
+from gpusupervisor.cli.failures import Place
 from gpusupervisor.cli.session import Session
 
 EDITORS = ("editor", "nano", "vim", "vi")
@@ -50,9 +51,8 @@ async def edit_override(session: Session, name: str) -> int:
 
 def _check_can_edit(session: Session, name: str) -> None:
     if host := getattr(session.options, "host", ""):
-        raise CommandFailed(
-            f"Tenant files are edited on the machine itself: ssh -t {host} sudo gpusupervisorctl edit {name}", WRONG_USE
-        )
+        command = Place(host).command(f"sudo gpusupervisorctl edit {name}", terminal=True)
+        raise CommandFailed(f"Tenant files are edited on the machine itself: {command}", WRONG_USE)
     if not _NAME.fullmatch(name):
         raise CommandFailed(f"{name!r} cannot be a tenant's id; use letters, digits and . _ : @ -", WRONG_USE)
     if not overrides.can_be_written():

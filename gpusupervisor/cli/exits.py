@@ -5,14 +5,16 @@ FAILED = 1
 WRONG_USE = 2
 NOT_RUNNING = 3
 NOT_ALLOWED = 4
+PARTIAL = 5
 INTERRUPTED = 130
 
 MEANINGS = {
     DONE: "done",
-    FAILED: "the service refused, it failed, or what was asked about is not as it should be (health, lint, plan)",
+    FAILED: "it failed, the service refused, or what was checked is not well",
     WRONG_USE: "wrong use of the command line",
     NOT_RUNNING: "the service is not running or cannot be reached",
     NOT_ALLOWED: "not allowed",
+    PARTIAL: "it works, but only in part (verify)",
     INTERRUPTED: "interrupted (Ctrl-C)",
 }
 

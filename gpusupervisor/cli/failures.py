@@ -4,7 +4,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, CommandFailed
+from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, WRONG_USE, CommandFailed
 
 BUS_LOST = "The connection to the system bus is lost."
 
@@ -18,6 +18,9 @@ _NOT_ANSWERING = (
 )
 """Beginnings of error names."""
 
+_MASKED = ("org.freedesktop.systemd1.UnitMasked", f"{_FREEDESKTOP}FileExists")
+"""The second is for a unit that was enabled before it was masked."""
+
 
 class Place(NamedTuple):
     """The machine whose service is meant."""
@@ -30,25 +33,41 @@ class Place(NamedTuple):
         """ " on HOST", or nothing."""
         return f" on {self.host}" if self.host else ""
 
-    def command(self, command: str) -> str:
+    @property
+    def login(self) -> list[str]:
+        """What ssh is given for [USER@]HOST[:PORT]; an address of IPv6 with a port is in brackets."""
+        name, port = self.host, ""
+        head, colon, tail = name.rpartition(":")
+        if colon and tail.isdigit() and (":" not in head or head.endswith("]")):
+            name, port = head, tail
+        user, at, address = name.rpartition("@")
+        address = address.removeprefix("[").removesuffix("]")
+        if not address or address.startswith("-") or user.startswith("-"):
+            raise CommandFailed(f"{self.host!r} is not a machine; it is [USER@]HOST[:PORT].", WRONG_USE)
+        return [*(["-p", port] if port else []), user + at + address]
+
+    def command(self, command: str, *, terminal: bool = False) -> str:
         """A command as it is typed here to be run there."""
-        return f"ssh {self.host} {command}" if self.host else command
+        words = ["ssh", *(["-t"] if terminal else []), *self.login] if self.host else []
+        return " ".join([*words, command])
 
     def no_bus(self, error: BaseException) -> str:
         """The bus cannot be reached."""
         if self.host:
             return (
                 f"No connection to the system bus of {self.host} ({_of(error)}).\n"
-                f"It needs a login by ssh, and systemd-stdio-bridge there; try: ssh {self.host} systemd-stdio-bridge"
+                "It needs an ssh login that prints nothing, and systemd-stdio-bridge there.\n"
+                f"Try it with: {self.command('systemd-stdio-bridge')}"
             )
         return (
             f"No system bus to talk to ({_of(error)}).\n"
-            "In a container without one, ask the machine itself: gpusupervisorctl -H USER@HOST"
+            "In a container without one, ask the machine itself:\n"
+            "gpusupervisorctl -H USER@HOST"
         )
 
 
 def _of(error: BaseException) -> str:
-    return str(error) or "it hung up"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or "it hung up"
 
 
 def failure(name: str, text: str, place: Place) -> CommandFailed:
@@ -56,13 +75,12 @@ def failure(name: str, text: str, place: Place) -> CommandFailed:
     if name == f"{_FREEDESKTOP}ServiceUnknown":
         return _not_running(
             place,
-            "Nothing starts it either: it is not installed, or only since the bus last looked "
-            f"({place.command('systemctl reload dbus')}).",
+            f"It is not installed, or the bus has not noticed it yet ({place.command('systemctl reload dbus')}).",
         )
-    if name == "org.freedesktop.systemd1.UnitMasked":
+    if name in _MASKED:
         return _not_running(place, "It is masked; allow it with: " + place.command("systemctl unmask gpusupervisor"))
     if name == "org.freedesktop.systemd1.NoSuchUnit":
-        return _not_running(place, "It is installed and not enabled.")
+        return _not_running(place, "It is installed, but not enabled.")
     if name.startswith(_NOT_ANSWERING):
         return _not_running(place, text)
     if name == f"{_FREEDESKTOP}InteractiveAuthorizationRequired":

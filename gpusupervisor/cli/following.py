@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gpusupervisor.cli import shapes
 from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_RUNNING, CommandFailed
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import safe
+from gpusupervisor.cli.text import safe, sentence
 
 Draw = Callable[[shapes.Shape], None]
 
@@ -51,7 +51,7 @@ def _told(session: Session, job: shapes.Shape, interrupted: bool) -> int:
     """Say how it ended where it did not succeed; the exit code."""
     if job["state"] == "succeeded":
         return DONE
-    session.note(job["detail"] if job["state"] == "failed" else f"Job {job['id']} is cancelled.")
+    session.note(sentence(job["detail"]) if job["state"] == "failed" else f"Job {job['id']} was cancelled.")
     return INTERRUPTED if job["state"] == "cancelled" and interrupted else FAILED
 
 
@@ -96,17 +96,18 @@ def _progress(session: Session) -> Iterator[Draw]:
     if not sys.stderr.isatty():
         yield _plainly(session)
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.theme import Theme
 
     from gpusupervisor.cli.terminal import console
 
     errors = console(sys.stderr)
-    errors.push_theme(Theme({"bar.back": "dim", "progress.percentage": "bold", "progress.elapsed": "dim"}))
+    errors.push_theme(Theme({"bar.back": "dim", "progress.elapsed": "dim"}))
     columns = (
         TextColumn("{task.fields[kind]}", markup=False),
         BarColumn(bar_width=30, complete_style="cyan", finished_style="green"),
-        TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False),
+        TextColumn("{task.percentage:3.0f} %", "bold"), TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
     )  # fmt: skip
     with Progress(*columns, console=errors, refresh_per_second=4) as bar:
         task = bar.add_task("", total=100, kind="")

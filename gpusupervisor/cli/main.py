@@ -7,26 +7,37 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
+from typing import NoReturn
 
 from gpusupervisor import __version__
 from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.exits import CommandFailed
-from gpusupervisor.cli.registry import COMMON, Command, add_to
+from gpusupervisor.cli.registry import COMMON, Command, add_to, description
 from gpusupervisor.cli.session import Session
-from gpusupervisor.cli.text import NEAREST, safe_lines, text_encoding
+from gpusupervisor.cli.text import NEAREST, folded, text_encoding
 
 DEFAULT = "status"
 _WITH_VALUE = {name for each in COMMON if "action" not in each.settings for name in each.names}
 _SHOWING = {"-h", "--help", "--version"}
 
 
+class Parser(argparse.ArgumentParser):
+    """Whose errors are folded as all other messages."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with how it is used, and what is wrong."""
+        self.print_usage(sys.stderr)
+        self.exit(exits.WRONG_USE, f"{folded(f'{self.prog}: error: {message}', sys.stderr)}\n")
+
+
 def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
     """The command line, as far as these commands go."""
-    codes = ", ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items())
-    top = argparse.ArgumentParser(
+    codes = "".join(f"\n  {code:<5}{meaning}" for code, meaning in exits.MEANINGS.items())
+    top = Parser(
         prog="gpusupervisorctl",
         description=f"See and steer who holds the GPU's memory. Without a command: {DEFAULT}.",
-        epilog=f"Exit codes: {codes}.",
+        epilog=f"exit codes:{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=__version__)
@@ -34,7 +45,10 @@ def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
         top.add_argument(*each.names, help=each.help, default=argparse.SUPPRESS, **each.settings)
     words = top.add_subparsers(metavar="COMMAND", required=True)
     for command in known:
-        add_to(words.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False), command)
+        add_to(
+            words.add_parser(command.name, help=command.help, description=description(command), allow_abbrev=False),
+            command,
+        )
     return top
 
 
@@ -93,7 +107,7 @@ def main() -> None:
         sys.stdout.flush()
     except CommandFailed as failure:
         if str(failure):
-            print(safe_lines(failure), file=sys.stderr)
+            print(folded(failure, sys.stderr), file=sys.stderr)
         code = failure.exit_code
     except KeyboardInterrupt:
         code = exits.INTERRUPTED

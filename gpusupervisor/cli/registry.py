@@ -54,6 +54,11 @@ class Command(NamedTuple):
     """Whether it needs the service."""
 
 
+def description(command: Command) -> str:
+    """What it does, as a sentence."""
+    return f"{command.help[0].upper()}{command.help[1:]}."
+
+
 COMMON = (
     argument("-H", "--host", help="the service of another machine, over ssh: [USER@]HOST[:PORT]", completes="host"),
     argument("--json", help="print JSON", action="store_true"),
@@ -70,4 +75,7 @@ def add_to(parser: argparse.ArgumentParser, command: Command) -> None:
     if command.actions:
         actions = parser.add_subparsers(metavar="ACTION")
         for action in command.actions:
-            add_to(actions.add_parser(action.name, help=action.help, allow_abbrev=False), action)
+            parsed = actions.add_parser(
+                action.name, help=action.help, description=description(action), allow_abbrev=False
+            )
+            add_to(parsed, action)

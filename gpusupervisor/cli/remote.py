@@ -13,46 +13,40 @@ from pathlib import Path
 
 from dbus_fast.aio import MessageBus
 from dbus_fast.auth import UID_NOT_SPECIFIED, AuthExternal
+from dbus_fast.errors import AuthError
 
-from gpusupervisor.cli.exits import WRONG_USE, CommandFailed
+from gpusupervisor.cli.failures import Place
 
 _LINGER = 2.0
 """Seconds for ssh to end once its input has."""
-
-
-def ssh_command(host: str) -> list[str]:
-    """The command for [USER@]HOST[:PORT]; an address of IPv6 with a port is in brackets."""
-    name, port = host, ""
-    head, colon, tail = host.rpartition(":")
-    if colon and tail.isdigit() and (":" not in head or head.endswith("]")):
-        name, port = head, tail
-    user, at, address = name.rpartition("@")
-    name = user + at + address.removeprefix("[").removesuffix("]")
-    if not address or address.startswith("-") or user.startswith("-"):
-        raise CommandFailed(f"{host!r} is not a machine; it is [USER@]HOST[:PORT].", WRONG_USE)
-    return ["ssh", "-xT", *(["-p", port] if port else []), "--", name, "systemd-stdio-bridge"]
+_REASONS = {255: "ssh could not log in", 127: "systemd-stdio-bridge was not found"}
+"""What exit statuses tell: ssh's own, and that of the shell there."""
 
 
 @asynccontextmanager
-async def remote_bus(host: str, *, unattended: bool = False) -> AsyncIterator[MessageBus]:
-    """A connection to the system bus of `host`. Raises OSError or EOFError when there is none.
+async def remote_bus(place: Place, *, unattended: bool = False) -> AsyncIterator[MessageBus]:
+    """A connection to the system bus of `place`. Raises ConnectionError, with the reason, when there is none.
 
     unattended: ssh asks for nothing and says nothing.
     """
-    command = ssh_command(host)
-    if unattended:
-        command[1:1] = ["-q", "-o", "BatchMode=yes"]
+    quiet = ["-q", "-o", "BatchMode=yes"] if unattended else []
+    command = ["ssh", *quiet, "-xT", *place.login, "systemd-stdio-bridge"]
     ours, theirs = await _connected_pair()
     try:
         with theirs:
             child = _start(command, theirs, silent=unattended)
-    except OSError:
+    except OSError as error:
         ours.cancel()
-        raise
+        raise ConnectionError(f"ssh does not start here: {error.strerror}") from error
     try:
-        yield await ours
+        try:
+            bus = await ours
+        except (OSError, EOFError, AuthError) as error:
+            status = await asyncio.to_thread(_end, child)
+            raise ConnectionError(_REASONS.get(status) or str(error)) from error
+        yield bus
     finally:
-        await asyncio.get_running_loop().run_in_executor(None, _end, child)
+        await asyncio.to_thread(_end, child)
 
 
 async def _connected_pair() -> "tuple[asyncio.Task[MessageBus], socket.socket]":
@@ -65,6 +59,7 @@ async def _connected_pair() -> "tuple[asyncio.Task[MessageBus], socket.socket]":
         bus = MessageBus(f"unix:path={path}", auth=AuthExternal(UID_NOT_SPECIFIED))
         connecting = asyncio.create_task(bus.connect())
         theirs, _ = await asyncio.get_running_loop().sock_accept(listener)
+        theirs.setblocking(True)  # as programs expect their input
         return connecting, theirs
 
 
@@ -78,10 +73,10 @@ def _start(command: list[str], end: socket.socket, *, silent: bool) -> "subproce
         signal.signal(signal.SIGINT, before)
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """ssh ends once our end of its socket is closed, and is told to where it does not."""
+def _end(child: "subprocess.Popen[bytes]") -> int:
+    """ssh ends once our end of its socket is closed, and is told to where it does not. Returns its exit status."""
     try:
-        child.wait(_LINGER)
+        return child.wait(_LINGER)
     except subprocess.TimeoutExpired:
         child.terminate()
-        child.wait()
+        return child.wait()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpusupervisor.cli.text import is_utf8, safe_lines
+from gpusupervisor.cli.text import folded, is_utf8, safe_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -65,7 +65,7 @@ class Session:
 
     def note(self, text: object) -> None:
         """Print on standard error."""
-        print(safe_lines(text), file=sys.stderr, flush=True)
+        print(folded(text, sys.stderr), file=sys.stderr, flush=True)
 
     def emit(self, shape: object, *, line: bool = False) -> None:
         """Print a shape as JSON, indented, or on one line for a stream of them."""

@@ -167,6 +167,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "DriftDetected": ("item", "details"),
     "DriftRepaired": ("item", "details"),
     "DriftContested": ("item", "details"),
+    "DriftEnded": ("item", "details"),
     "TrialEnded": ("end", "reason", "results"),
 }
 """The names of the arguments of each signal, as the interfaces document them."""

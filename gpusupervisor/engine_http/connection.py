@@ -42,10 +42,15 @@ class Connection:
             reader, writer = await asyncio.open_connection(host, port, limit=CHUNK, ssl=_unverified() if tls else None)
         except ssl.SSLError:
             raise BadAnswer("does not speak TLS") from None
+        except UnicodeError:
+            raise NotAllowed(f"{host} is not a name that a host can have") from None
         except OSError:
-            shown = f"[{host}]" if ":" in host else host
-            raise Unreachable(f"nothing listens at {shown}:{port}") from None
-        if here and not is_own_address(writer.get_extra_info("peername")[0]):
+            raise _nobody(host, port) from None
+        peer = writer.get_extra_info("peername")
+        if peer is None:  # it hung up at once, as a container's port does while nothing listens in the container
+            writer.transport.abort()
+            raise _nobody(host, port)
+        if here and not is_own_address(peer[0]):
             writer.transport.abort()
             raise NotAllowed(f"{host} is this machine's name, and leads to another")
         return cls(reader, writer)
@@ -126,6 +131,11 @@ class Connection:
             await self._writer.wait_closed()
         except OSError:
             return  # the peer was faster
+
+
+def _nobody(host: str, port: int) -> Unreachable:
+    shown = f"[{host}]" if ":" in host else host
+    return Unreachable(f"nothing listens at {shown}:{port}")
 
 
 @contextmanager

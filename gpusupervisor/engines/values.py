@@ -5,20 +5,14 @@ import re
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.quantities import format_duration
 
-GO_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 GO_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-"""What strconv.ParseBool takes, and nothing else."""
+"""What strconv.ParseBool takes for false, and nothing else."""
 _GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _GO_PART = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 _GO_DURATION = re.compile(rf"([+-]?)((?:{_GO_PART})+)", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d{1,18}\.?\d{0,18}|\.\d{1,18})(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 _TRUTHY = frozenset({"1", "true", "yes", "on", "t", "y", "enabled"})
-
-
-def is_go_bool(text: str) -> bool:
-    """Whether Go's strconv.ParseBool takes it."""
-    return text in GO_TRUE or text in GO_FALSE
 
 
 def ollama_on(text: str) -> bool:

@@ -10,7 +10,6 @@ from gpusupervisor.gpu.calls import ask
 from gpusupervisor.gpu.errors import (
     FUNCTION_NOT_FOUND,
     INSUFFICIENT_SIZE,
-    INVALID_ARGUMENT,
     NOT_FOUND,
     DriverError,
     plain,
@@ -58,7 +57,7 @@ def identify(handle: object) -> GpuIdentity:
         name = plain(ask("nvmlDeviceGetName", handle)) or name
         pci = sysfs_bus_id(ask("nvmlDeviceGetPciInfo", handle).busId)
     except DriverError as error:
-        if error.error_class == "lifecycle":
+        if error.is_fatal:
             raise
     return GpuIdentity(uuid, name, pci)
 
@@ -104,7 +103,6 @@ class Device:
             sampled_at,
             memory,
             processes,
-            listed.read_at,
             attribution_problem=listed.problem,
             sensors=self._sensors.read() if sensors else GpuSensors(),
         )
@@ -151,7 +149,7 @@ class Device:
         try:
             processes, problem = self._read_processes(memory)
         except DriverError as error:
-            if _is_fatal(error):
+            if error.is_fatal:
                 raise
             return ProcessList((), self._clock.now(), occupied, f"{PREFIX}{error}")
         self._last = ProcessList(processes, self._clock.now(), occupied, problem)
@@ -217,16 +215,11 @@ class Device:
         except DriverError as error:
             if error.code in NO_SAMPLES:
                 return {}
-            if _is_fatal(error):
+            if error.is_fatal:
                 raise
             self._has_utilization = error.error_class != "unsupported"
             return None
         return process_lists.latest_utilization((s.pid, s.timeStamp, s.smUtil) for s in samples)
-
-
-def _is_fatal(error: DriverError) -> bool:
-    """The GPU or NVML is gone. A wrong handle shows when memory is read; elsewhere INVALID_ARGUMENT is a quirk."""
-    return error.error_class == "lifecycle" and error.code != INVALID_ARGUMENT
 
 
 def _host_memory() -> GpuMemory:

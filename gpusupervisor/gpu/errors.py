@@ -31,7 +31,7 @@ _TEXTS = {
     DRIVER_NOT_LOADED: "Driver not loaded",
     10: "Timeout",
     11: "Interrupt request issue",
-    LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 not found",
+    LIBRARY_NOT_FOUND: "no library of the NVIDIA driver: libnvidia-ml.so.1 not found",
     FUNCTION_NOT_FOUND: "Function not found in this driver's library",
     14: "Corrupted infoROM",
     15: "GPU is lost",
@@ -79,6 +79,15 @@ class DriverError(Exception):
         """This one GPU is lost until it is reset or NVML is initialised again."""
         return self.code in _GPU_GONE
 
+    @property
+    def is_fatal(self) -> bool:
+        """The GPU or NVML is gone.
+
+        INVALID_ARGUMENT does not count: a handle that has gone stale shows when memory is read, and in any other
+        question it is a quirk of that function.
+        """
+        return self.error_class == "lifecycle" and self.code != INVALID_ARGUMENT
+
 
 class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
     """INVALID_ARGUMENT although the handle is good: it is the value that this driver does not take for this GPU."""
@@ -95,13 +104,8 @@ class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
         return False
 
 
-def classify(error: Exception) -> ErrorClass:
-    """The class of an NVMLError or NVMLLibraryMismatchError (which is no NVMLError: a symbol is missing)."""
-    return _class_of(code_of(error))
-
-
 def code_of(error: Exception) -> int:
-    """nvmlReturn_t of an NVMLError; FUNCTION_NOT_FOUND for NVMLLibraryMismatchError."""
+    """nvmlReturn_t of an NVMLError; FUNCTION_NOT_FOUND for NVMLLibraryMismatchError, which is none."""
     return int(getattr(error, "value", FUNCTION_NOT_FOUND))
 
 

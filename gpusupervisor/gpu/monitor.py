@@ -14,6 +14,8 @@ from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.gpu.sample import GpuIdentity, GpuSample, Sample
 from gpusupervisor.gpu.session import DriverSession
 
+DEADLINE = 5.0
+"""Seconds that one sample may take."""
 CLOSING_DEADLINE = 2.0
 
 
@@ -27,7 +29,7 @@ class GpuMonitor:
         clock: Clock,
         *,
         sysfs_root: Path = SYSFS_PCI_DEVICES,
-        deadline: float = 5.0,
+        deadline: float = DEADLINE,
         given_away: Callable[[], Mapping[str, GpuIdentity]] = dict,
     ) -> None:
         """deadline: seconds that one sample may take. given_away: GPUs that are not to be touched, by UUID."""
@@ -50,6 +52,14 @@ class GpuMonitor:
             self._last = await self._thread.call(
                 self._session.sample, fresh_processes, utilization, needed, sensors, deadline=self._deadline
             )
+        except DriverUnresponsive as problem:
+            self._last = self._wedged(str(problem))
+        return self._last
+
+    async def wake(self) -> Sample:
+        """All GPUs now, those woken that sleep: somebody is about to use one. What is given away is left alone."""
+        try:
+            self._last = await self._thread.call(self._session.wake, deadline=self._deadline)
         except DriverUnresponsive as problem:
             self._last = self._wedged(str(problem))
         return self._last

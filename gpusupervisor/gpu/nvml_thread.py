@@ -50,8 +50,6 @@ class NvmlThread:
         self._unfinished: list[_Job] = []
         self._thread: threading.Thread | None = None
         self._closed = False
-        self.last_progress = self._clock.now()
-        """When a call last returned (in time or late), or the thread was made: microseconds of the domain clock."""
         self.wedged_since: int | None = None
         """When the call was asked for that has passed its deadline and not returned yet; None when there is none."""
 
@@ -111,7 +109,6 @@ class NvmlThread:
 
     def _finished(self, job: _Job, outcome: object, failure: BaseException | None) -> None:
         self._unfinished.remove(job)
-        self.last_progress = self._clock.now()
         self.wedged_since = None  # what was queued behind it has been dropped
         if job.dropped or job.future.done():
             return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusupervisor.clock import Clock
-from gpusupervisor.gpu.calls import ask
+from gpusupervisor.gpu.calls import ask, initialise
 from gpusupervisor.gpu.device import Device, DriverFacts, identify
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.sample import GpuSample, GpuState
@@ -51,10 +51,8 @@ class NvmlReader:
         self._searched = False
         self._looked_up: set[str] = set()
         self.is_open = False
-        self.generation = 0
-        """Counts initialisations; handles live no longer than one."""
         self.unreachable: tuple[DriverError, ...] = ()
-        """Why GPUs that NVML counts have no handle in this generation."""
+        """Why GPUs that NVML counts have no handle."""
 
     @property
     def driver_version(self) -> str:
@@ -63,9 +61,8 @@ class NvmlReader:
 
     def open(self) -> None:
         """Initialise NVML; raises DriverError."""
-        ask("nvmlInit")
+        initialise()
         self.is_open = True
-        self.generation += 1
         self._facts = DriverFacts(_driver_version(), _pid_max())
 
     def close(self) -> None:
@@ -112,7 +109,7 @@ class NvmlReader:
         return Reading(sample)
 
     def _find(self, request: ReadRequest) -> None:
-        """Handles, once a generation. A handle lookup wakes the GPU, so beside sleeping ones it goes by PCI id."""
+        """Handles, once per initialisation. A lookup wakes the GPU, so beside sleeping ones it goes by PCI id."""
         if not self._searched and not request.asleep:
             self._searched = True
             self._looked_up.update(request.present)

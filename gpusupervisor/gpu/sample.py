@@ -1,6 +1,7 @@
 """What the driver says at one moment, as frozen values."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 DriverState = Literal[
@@ -17,6 +18,10 @@ DriverState = Literal[
 GpuState = Literal["ok", "asleep", "lost", "failing"]
 MemorySource = Literal["nvml-v2", "nvml-v1", "unified"]
 ProcessKind = Literal["compute", "graphics", "mps"]
+
+NEXT_TO_NOTHING = 16 << 20
+"""Bytes that a display server keeps on a GPU beside the one it draws with (Xorg 4 MiB, Wayland compositors a few more);
+one framebuffer alone takes 8 MiB and more, and there are several. Such a GPU sleeps all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class GpuIdentity:
 
     uuid: str
     name: str
+    """What the driver calls it; in a sample also the beginning of its UUID where there are several GPUs."""
     pci_bus_id: str
     """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
 
@@ -66,6 +72,11 @@ class GpuProcess:
     sm_utilization: int | None = None
     """Percent of SM time of this process over the last second; None when not asked or not supported."""
 
+    @property
+    def looks_on(self) -> bool:
+        """A display server that has the GPU open, as it opens every one, and does not use it."""
+        return self.kinds == {"graphics"} and self.used is not None and self.used <= NEXT_TO_NOTHING
+
 
 @dataclass(frozen=True, slots=True)
 class GpuSensors:
@@ -90,13 +101,17 @@ class GpuSample:
     memory: GpuMemory | None = None
     """None while the GPU sleeps, is lost or fails."""
     processes: tuple[GpuProcess, ...] = ()
-    processes_at: int = 0
-    """When the process list was read: it is dearer than memory and read less often."""
+    """Up to some seconds older than `memory`, for reading them costs more."""
     attribution_problem: str = ""
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""
     """What failed, for `lost` and `failing`."""
     sensors: GpuSensors = GpuSensors()
+
+    @property
+    def is_unused(self) -> bool:
+        """Nobody uses it, for certain."""
+        return self.state == "ok" and not self.attribution_problem and all(each.looks_on for each in self.processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +121,14 @@ class Sample:
     taken_at: int
     driver: DriverStatus
     gpus: tuple[GpuSample, ...] = ()
+
+
+def told_apart(gpus: Sequence[GpuSample]) -> tuple[GpuSample, ...]:
+    """Each of several GPUs with the beginning of its UUID in its name: commands take it by that."""
+    if len(gpus) < 2:
+        return tuple(gpus)
+    return tuple(replace(gpu, identity=_named(gpu.identity)) for gpu in gpus)
+
+
+def _named(gpu: GpuIdentity) -> GpuIdentity:
+    return replace(gpu, name=f"{gpu.name} ({'-'.join(gpu.uuid.split('-')[:2])})")

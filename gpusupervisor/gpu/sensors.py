@@ -37,7 +37,7 @@ class SensorReader:
         try:
             return self._there[name](self._handle)
         except DriverError as error:
-            if error.ends_session or error.gpu_is_gone:
+            if error.is_fatal:
                 raise
             if error.error_class == "unsupported":
                 del self._there[name]

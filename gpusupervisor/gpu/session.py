@@ -14,14 +14,14 @@ from gpusupervisor.gpu.backoff import Backoff
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
-from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample, told_apart
 from gpusupervisor.gpu.sleep_gate import SleepGate
 
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
 """How often sysfs is searched for GPUs that came or went."""
 GIVEN_AWAY = "given away, so it is left alone until Attach is called"
 PERSISTENT = 3
-"""Samples in a row in which every GPU fails, after which NVML is initialised again."""
+"""Samples in a row in which a GPU fails, after which NVML is initialised again."""
 
 
 class DriverSession:
@@ -49,11 +49,17 @@ class DriverSession:
         self._vacant = False
         self._failures = 0
 
-    def sample(self, fresh_processes: bool, utilization: bool, needed: bool, sensors: bool = False) -> Sample:
+    def wake(self) -> Sample:
+        """All GPUs now, those that sleep too: being asked wakes them."""
+        return self.sample(fresh_processes=True, utilization=False, needed=True, waking=True)
+
+    def sample(
+        self, fresh_processes: bool, utilization: bool, needed: bool, sensors: bool = False, waking: bool = False
+    ) -> Sample:
         """All GPUs now. Never raises for the driver's errors: they are states."""
         now = self._clock.now()
         self._let_go_of_given()
-        power = self._look_at_devices(now)
+        power = self._look_at_devices(now, "active" if waking else "")
         asleep = frozenset(device.pci_bus_id for device in power if device.asleep) | self._given_places()
         if self._given and asleep.issuperset(self._present) and self._known.keys() <= self._given.keys():
             return self._leave_alone(now)
@@ -92,7 +98,8 @@ class DriverSession:
         """Shut NVML down."""
         self._reader.close()
 
-    def _look_at_devices(self, now: int) -> tuple[DevicePower, ...]:
+    def _look_at_devices(self, now: int, status: str) -> tuple[DevicePower, ...]:
+        """status: what to take for the runtime status of all; empty: what sysfs says."""
         if now >= self._search_at:
             self._search_at = now + LOOK_FOR_DEVICES
             found = find_devices(self._root)
@@ -101,6 +108,8 @@ class DriverSession:
                 self._reader.close()  # NVML knows only the GPUs of its initialisation
         places = self._given_places()
         power = (read_power(self._root, pci) for pci in self._present)
+        if status:
+            power = (replace(device, runtime_status=status) for device in power)
         return tuple(
             replace(device, runtime_status="suspended") if device.pci_bus_id in places else device for device in power
         )
@@ -140,15 +149,16 @@ class DriverSession:
         errors = [reading.error for reading in readings if reading.error is not None]
         unreachable = self._reader.unreachable
         self._status = self._judge(readings, errors, unreachable, asleep)
-        self._failures = self._failures + 1 if self._status.state == "failing" else 0
-        gone = any(error.error_class == "lifecycle" for error in (*errors, *unreachable))
+        self._failures = self._failures + 1 if errors else 0
+        gone = any(error.error_class == "lifecycle" for error in errors)
+        gone |= any(error.error_class in ("lifecycle", "transient") for error in unreachable)
         if gone or self._failures >= PERSISTENT or self._status.state == "no-gpu":
             self._backoff.failed(now)
         else:
             self._backoff.succeeded()
         self._remember(readings, asleep, keep_missing=bool(unreachable))
         gpus = tuple(reading.gpu for reading in readings)
-        self._vacant = bool(gpus) and all(_is_vacant(gpu) for gpu in gpus) and not unreachable
+        self._vacant = bool(gpus) and all(gpu.is_unused for gpu in gpus) and not unreachable
         seen = {gpu.identity.uuid for gpu in gpus}
         detail = str(unreachable[0]) if unreachable else ""
         rest = [gpu for gpu in self._unread_all("lost", detail, asleep) if gpu.identity.uuid not in seen]
@@ -191,7 +201,7 @@ class DriverSession:
         return GpuSample(identity, state, self._clock.now(), detail=detail)
 
     def _compose(self, now: int, gpus: Iterable[GpuSample]) -> Sample:
-        return Sample(now, self._status, tuple(sorted(gpus, key=pci_order)))
+        return Sample(now, self._status, told_apart(sorted(gpus, key=pci_order)))
 
     def _module_version(self) -> str:
         """Version of the loaded kernel module: /sys/module/nvidia/version beside /sys/bus/pci/devices."""
@@ -200,8 +210,3 @@ class DriverSession:
         except (OSError, IndexError):
             return ""
         return plain(text, 32)
-
-
-def _is_vacant(gpu: GpuSample) -> bool:
-    """Nobody is on it, for certain."""
-    return gpu.state == "ok" and not gpu.processes and not gpu.attribution_problem

@@ -10,7 +10,7 @@ from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.gpu.power import DevicePower
 
 QUIET = 10 * MICROSECONDS
-"""Nobody needs the GPUs and nothing is on them for so long: NVML is closed."""
+"""Nobody has needed or used the GPUs for this long: NVML is closed."""
 LONGEST_QUIET = 640 * MICROSECONDS
 STAYS_ACTIVE = 30 * MICROSECONDS
 """A GPU that stays awake for so long with NVML closed is used by somebody: NVML is opened to see by whom."""
@@ -29,7 +29,7 @@ class SleepGate:
         """True: NVML is (or may be) open in this sample. False: it must be closed, and only sysfs looked at.
 
         devices: what sysfs shows, empty when it shows none (then nothing is known to sleep, and nothing is closed).
-        needed: somebody wants figures. vacant: the last sample found no process on any GPU, for certain.
+        needed: somebody wants figures. vacant: the last sample found that nobody uses any GPU, for certain.
         """
         awake = [device.pci_bus_id for device in devices if not device.asleep]
         if not devices:

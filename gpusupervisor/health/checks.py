@@ -50,12 +50,12 @@ CHECKS = (
     SelfCheckItem(
         "declarations",
         lambda facts: check_declarations(facts.declaration_problems),
-        _ok("declarations", "what units declare of themselves is understood"),
+        _ok("declarations", "all declarations in units are understood"),
     ),
     SelfCheckItem(
         "tenants",
         lambda facts: check_tenants(facts.situation, facts.activities, facts.reloaded),
-        _ok("tenants", "no tenant is stuck, orphaned or reloaded as soon as it has released"),
+        _ok("tenants", "no tenant is stuck or orphaned, and none reloads as soon as it has released"),
     ),
     SelfCheckItem("apis", check_apis, _skipped("apis", "no engine with an API runs")),
     SelfCheckItem(

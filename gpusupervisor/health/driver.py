@@ -43,7 +43,10 @@ def check_gpus(sample: Sample) -> Iterable[Check]:
         yield Check("gpus", "skipped", "no GPU is known")
     for gpu in sample.gpus:
         name = f"gpu-{gpu.identity.uuid}"
-        if gpu.state in ("lost", "failing"):
+        if gpu.state in ("lost", "failing") and sample.driver.state != "ok":  # it is the driver, not the GPU
+            summary = f"{gpu.identity.name} cannot be read: {gpu.detail}"
+            yield Check(name, "failed", summary, sample.driver.impact, sample.driver.remedy)
+        elif gpu.state in ("lost", "failing"):
             yield Check(
                 name,
                 "failed",

@@ -30,7 +30,7 @@ def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
             "degraded",
             f"{engine.id}: {listed} is configured and not in force",
             "the engine goes on with what it was started with",
-            f"systemctl restart {engine.unit}",
+            f"run systemctl restart {engine.unit} to bring it into force",
         )
     if engine.needs_reload:
         return Check(
@@ -38,7 +38,7 @@ def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
             "degraded",
             f"{engine.id}: the files of {engine.unit} have changed since systemd read them",
             "what they say now is not known, and a restart does not bring it into force",
-            f"systemctl daemon-reload, then systemctl restart {engine.unit}",
+            f"run systemctl daemon-reload and systemctl restart {engine.unit} to bring them into force",
         )
     if engine.hidden and blind:
         return Check(

@@ -31,12 +31,11 @@ class Roots:
     sysfs_pci: Path = SYSFS_PCI_DEVICES
 
 
-def look_around(roots: Roots, now: int) -> Surroundings:
+def look_around(roots: Roots) -> Surroundings:
     """What the file systems tell; polkit is not asked here."""
     power = tuple(read_power(roots.sysfs_pci, device) for device in find_devices(roots.sysfs_pci))
     could_sleep = any(device.managed and not device.asleep for device in power)
     return Surroundings(
-        seen_at=now,
         access=device_access(roots),
         proc=proc_view(roots.proc),
         power=power,
@@ -48,8 +47,8 @@ def device_access(roots: Roots) -> DeviceAccess:
     """Whether the control device can be opened. It belongs to no GPU: opening it wakes none."""
     module = (roots.proc / "driver" / "nvidia" / "version").exists()
     node = roots.dev / "nvidiactl"
-    if not node.exists():
-        return DeviceAccess(module)
+    if not module or not node.exists():  # opening the node would have the kernel load a driver that was unloaded
+        return DeviceAccess(module, node.exists())
     try:
         os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:

@@ -32,13 +32,13 @@ def check_unmanaged(facts: Facts) -> Iterable[Check]:
             yield Check(
                 name,
                 "degraded",
-                f"{format_bytes(held)} of {gpu.name} is held by what matches no tenant: {_named(facts, who)}",
+                f"{format_bytes(held)} of {gpu.name} is held by processes that match no tenant: {_named(facts, who)}",
                 _cost(facts, gpu, held),
                 "end them when they are done with, or describe them in a tenant file so that they can be asked: "
                 "see gpusupervisorctl edit",
             )
         else:
-            yield Check(name, "ok", f"what matches no tenant holds little of {gpu.name}")
+            yield Check(name, "ok", f"processes that match no tenant hold little of {gpu.name}")
 
 
 def check_unattributed(facts: Facts) -> Iterable[Check]:
@@ -58,7 +58,7 @@ def check_unattributed(facts: Facts) -> Iterable[Check]:
                 "(state D in ps); if there are none, stop all GPU programs and reload the driver, or reboot",
             )
         else:
-            yield Check(name, "ok", f"what is used of {gpu.name} belongs to somebody")
+            yield Check(name, "ok", f"all memory in use on {gpu.name} belongs to a known process")
 
 
 def check_desktop(facts: Facts) -> Iterable[Check]:
@@ -81,7 +81,7 @@ def check_desktop(facts: Facts) -> Iterable[Check]:
                 "large-desktop in /etc/gpusupervisor/gpusupervisor.toml",
             )
         elif holders:
-            yield Check(name, "ok", f"the desktop holds no more of {gpu.name} than is usual")
+            yield Check(name, "ok", f"the desktop holds no more of {gpu.name} than usual")
 
 
 def _too_much(facts: Facts, check: str, held: int, threshold: int) -> bool:

@@ -16,7 +16,7 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
         return Check("residency", "skipped", "no model files were found in the directories that [models] names")
     if not looked_at:
         why = residencies[unseen[0]].problems[0]
-        return Check("residency", "skipped", f"what is in RAM of models' files is not known: {why}")
+        return Check("residency", "skipped", f"how much of the models' files is in RAM is not known: {why}")
     dark = [
         model for each in looked_at.values() for model in each.models.values() if model.size and model.cached is None
     ]
@@ -25,11 +25,11 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
         return Check(
             "residency",
             "degraded",
-            f"what is in RAM of models' files cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
+            f"how much of the models' files is in RAM cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
             "whether a model loads from RAM or from disk is not known, and none is found to be worth warming",
             "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
         )
-    return Check("residency", "ok", f"what is in RAM of models' files is measured by {' and '.join(methods)}")
+    return Check("residency", "ok", f"how much of the models' files is in RAM is measured by {' and '.join(methods)}")
 
 
 def check_model_directories(

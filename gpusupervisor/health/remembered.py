@@ -61,7 +61,7 @@ def lasting(
     for tenant, activity in activities.items():
         if activity.trouble:
             yield "api", tenant  # whatever the trouble: it may be slow now and unreachable then
-    used = {gpu.identity.pci_bus_id for gpu in sample.gpus if gpu.processes}
+    used = {gpu.identity.pci_bus_id for gpu in sample.gpus if gpu.state != "asleep" and not gpu.is_unused}
     for device in surroundings.power:
         if device.managed and not device.asleep and device.pci_bus_id not in used:
             yield "awake", device.pci_bus_id

@@ -20,6 +20,8 @@ LOOK_EVERY = 60 * MICROSECONDS
 """Between two looks around."""
 LOOK_LASTS = 30 * MICROSECONDS
 """A look around that takes longer hangs in a file system or on the bus."""
+GAP = 90 * MICROSECONDS
+"""Two looks are never this far apart unless the machine was suspended, and then nothing has lasted meanwhile."""
 FRESH = 2 * MICROSECONDS
 """A look around that ended so lately is not repeated when somebody asks."""
 
@@ -56,6 +58,7 @@ class SelfCheck:
         self._look_problem: BaseException | None = None
         self._driver = ""
         """Its state at the last look."""
+        self._ran_at = 0
         self._since: Mapping[Key, int] = {}
         self._steady: Mapping[Key, int] = {}
         self._before: Mapping[str, Check] = {}
@@ -93,6 +96,10 @@ class SelfCheck:
             key for key, size in self._steady.items() if key[0] in thresholds and size * of >= thresholds[key[0]] * part
         ]
         keys = lasting(found.sample, found.census, found.activities, self._surroundings, much)
+        gap = found.now - self._ran_at
+        if gap >= GAP:
+            self._since = {key: instant + gap for key, instant in self._since.items()}
+        self._ran_at = found.now
         self._since = still(self._since, found.now, keys)
         bad = frozenset(name for name, check in self._before.items() if check.state in ("degraded", "failed"))
         return replace(found, surroundings=self._surroundings, since=self._since, steady=self._steady, bad=bad)
@@ -155,7 +162,7 @@ class SelfCheck:
                 "see journalctl -u gpusupervisor, and whether a file system or the bus does not answer",
             )
         elif self._look_ended is not None:
-            yield Check("surroundings", "ok", "polkit, device nodes, /proc and sleeping GPUs are looked at")
+            yield Check("surroundings", "ok", "polkit, device nodes, /proc and sleeping GPUs could be looked at")
         else:
             yield Check("surroundings", "skipped", "it has not been looked around yet")
 

@@ -54,8 +54,6 @@ class PolkitSeen:
 class Surroundings:
     """All of it."""
 
-    seen_at: int = 0
-    """Microseconds of the domain clock; 0 = not looked at yet."""
     access: DeviceAccess = DeviceAccess()
     proc: ProcView = ProcView()
     polkit: PolkitSeen = PolkitSeen()

@@ -3,18 +3,21 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
+from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NoSuchGpu, NotSupported, SupervisorError
+from gpusupervisor.gpu.errors import DriverError
+from gpusupervisor.gpu.nvml_thread import DriverUnresponsive
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.helper.drift.verdict import Verdict
 from gpusupervisor.helper.fans.controller import FanController
 from gpusupervisor.helper.fans.report import Alert, FanReport
 from gpusupervisor.helper.profile.access import NvmlAccess
 from gpusupervisor.helper.profile.card import CardError, present
-from gpusupervisor.helper.profile_keeper import ProfileKeeper
+from gpusupervisor.helper.profile_keeper import HasLeft, ProfileKeeper
 from gpusupervisor.helper.profile_state import ProfileEvent, ProfileState
 from gpusupervisor.helper.values import Capabilities, FanSetting, ItemResult, Profile, Sensors
 from gpusupervisor.journal.entry import write
@@ -97,8 +100,6 @@ class GpuControl:
         self._machine_sleeps = False
         self._beginning = asyncio.Lock()
         self._fan_turn = asyncio.Lock()
-        self._parked: dict[int, FanSetting] = {}
-        """What the fans are to be set to again."""
         self._xids: list[int] = []
         self._xid_count = 0
         self._last_xids: deque[int] = deque(maxlen=XIDS_KEPT)
@@ -115,7 +116,7 @@ class GpuControl:
         if self.given_away:
             return ""
         profile = self._keeper.held if self._begun else "a profile" if self._stored else ""
-        fans = "fans" if self._fans.held or self._parked else ""
+        fans = "fans" if self._fans.held or self._fans.is_parked else ""
         return " and ".join(part for part in (fans, profile) if part)
 
     @property
@@ -139,9 +140,14 @@ class GpuControl:
             condition = "asleep"
         elif self._problem:
             condition = "unavailable"
-        settings = {**self._fans.settings(), **self._parked}
         return Shown(
-            self.identity, condition, self._problem, self._capabilities, self._report, settings, self._keeper.state()
+            self.identity,
+            condition,
+            self._problem,
+            self._capabilities,
+            self._report,
+            self._fans.settings(),
+            self._keeper.state(),
         )
 
     async def look(self) -> None:
@@ -207,7 +213,6 @@ class GpuControl:
         async with self._fan_turn:
             self._refuse()
             await self._fans.set_fan(index, setting)
-            self._parked.pop(index, None)
             self._take(await self._fans.tick(self._clock.now()))
         self._notice()
 
@@ -216,10 +221,10 @@ class GpuControl:
         await self._ready()
         return self._noticing(await self._keeper.apply(profile))
 
-    async def try_(self, profile: Profile, within: int) -> tuple[ItemResult, ...]:
-        """Set a profile until it is confirmed or the time is up."""
+    async def try_(self, profile: Profile, within: int, has_left: HasLeft | None = None) -> tuple[ItemResult, ...]:
+        """Set a profile until it is confirmed or the time is up. has_left: see `ProfileKeeper.try_`."""
         await self._ready()
-        return self._noticing(await self._keeper.try_(profile, within))
+        return self._noticing(await self._keeper.try_(profile, within, has_left))
 
     async def confirm(self) -> None:
         """Keep the profile on trial."""
@@ -245,11 +250,21 @@ class GpuControl:
         return verdicts
 
     async def give_away(self) -> None:
-        """Let go of everything: the fans are automatic when this returns. Raises Busy during a trial."""
-        if self._begun and self._keeper.state().trial is not None:
-            raise Busy("A profile is on trial: confirm it or revert it first")
+        """Let go of everything: the fans are automatic when this returns.
+
+        Raises Busy during a trial, GpuUnavailable when a fan cannot be given back; then nothing has changed.
+        """
         self.given_away = True
-        await self._park()
+        try:
+            await self._keeper.freeze()
+            if self._keeper.state().trial is not None:  # only now, because one may just have been beginning
+                raise Busy("A profile is on trial: confirm it or revert it first")
+            await self._park()
+            if self._fans.held and not await self._is_gone():
+                raise GpuUnavailable("A fan could not be given back to the driver, so the GPU was kept: try again")
+        except SupervisorError:
+            self.take_back()
+            raise
         self._notice()
 
     def take_back(self) -> None:
@@ -300,10 +315,18 @@ class GpuControl:
     async def _park(self) -> None:
         await self._keeper.freeze()  # first: it may be setting fans
         async with self._fan_turn:
-            manual = {index: setting for index, setting in self._fans.settings().items() if setting.mode != "automatic"}
-            self._parked |= manual
             if self._fans.held:
-                self._take(await self._fans.release(self._clock.now()))
+                self._take(await self._fans.park(self._clock.now()))
+
+    async def _is_gone(self) -> bool:
+        """The GPU or its driver is not there, so nothing of it is in our hands."""
+        try:
+            await present(self._access)
+        except DriverUnresponsive:
+            return False
+        except (DriverError, NoSuchGpu):
+            return True
+        return False
 
     def _thaw(self) -> None:
         if not (self._machine_sleeps or self.given_away):
@@ -311,16 +334,14 @@ class GpuControl:
 
     async def _unpark(self) -> None:
         """Set the fans again as they were; while the driver does not answer, later."""
-        if not self._parked:
+        if not self._fans.is_parked:
             return
-        try:
-            await self._fans.control({**self._fans.settings(), **self._parked})
-        except GpuUnavailable:
-            return
-        except SupervisorError as error:
-            text = f"The fans of GPU {self.identity.uuid} are left automatic: {error}"
-            write(FanFailSafe(self.identity.uuid, "not-restored", text))
-        self._parked = {}
+        with suppress(GpuUnavailable):
+            try:
+                await self._fans.unpark()
+            except (NotSupported, InvalidArgument) as error:
+                text = f"The fans of GPU {self.identity.uuid} are left automatic: {error}"
+                write(FanFailSafe(self.identity.uuid, "not-restored", text))
 
     def _take(self, report: FanReport) -> None:
         self._report = report

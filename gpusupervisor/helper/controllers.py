@@ -5,7 +5,7 @@ Each GPU has tasks of its own, so that one that is slow keeps no other waiting.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.helper.control import GpuControl, Moment, Shown, Tell
 from gpusupervisor.helper.fans.controller import FanController
-from gpusupervisor.helper.fans.marker import boot_id
+from gpusupervisor.helper.fans.marker import boot_id, find_marks
 from gpusupervisor.helper.given_away import GivenAway
 from gpusupervisor.helper.hardware.session import HardwareSession
 from gpusupervisor.helper.profile.access import NvmlAccess
@@ -66,6 +66,8 @@ class Controls:
         self._boot = ""
         self._store = ProfileStore(folders.state, folders.owner)
         self._stored: frozenset[str] = frozenset()
+        self._stranded: Mapping[str, frozenset[int]] = {}
+        """By UUID: fans that an earlier helper took over and that could not be given back so far."""
         self._session = HardwareSession(which=self._touchable)
         self._gpus: dict[str, GpuControl] = {}
         self._power: tuple[DevicePower, ...] = ()
@@ -86,6 +88,8 @@ class Controls:
             lines, left = [f"Fans could not be given back to the driver: {problem}"], True
         for line in lines:
             write(FansStranded(line) if left else FansRestored(line))
+        marks = await asyncio.to_thread(find_marks, self._folders.runtime)
+        self._stranded = {mark.uuid: frozenset(mark.fans) for mark in marks}
         self._boot = await asyncio.to_thread(boot_id)
         await asyncio.to_thread(self.given_away.load)
         try:
@@ -93,7 +97,7 @@ class Controls:
         except StoreError as error:
             write(ProfileNotStored("", str(error)))
         await self._look_at_power()
-        for uuid in sorted(self._stored | self.given_away.gpus.keys()):
+        for uuid in sorted(self._stored | self.given_away.gpus.keys() | set(filter(is_uuid, self._stranded))):
             self._make(self.given_away.gpus.get(uuid, GpuIdentity(uuid, UNNAMED, "")))
 
     async def run(self, spawn: Spawn) -> None:
@@ -143,9 +147,7 @@ class Controls:
                 await asyncio.to_thread(self.given_away.give, gpu.identity)
             except OSError as error:
                 gpu.take_back()
-                raise SupervisorError(
-                    f"That it is given away cannot be noted ({error.strerror}), so it is not"
-                ) from error
+                raise SupervisorError(f"The GPU was not given away: {self._unrecorded(error)}") from error
         await self._close()  # its handle too; whoever needs the others opens it without that one
 
     async def attach(self, uuid: str) -> None:
@@ -156,8 +158,11 @@ class Controls:
         try:
             await asyncio.to_thread(self.given_away.take_back, uuid)
         except OSError as error:
-            raise SupervisorError(f"That it is taken back cannot be noted ({error.strerror}), so it is not") from error
+            raise SupervisorError(f"The GPU was not taken back: {self._unrecorded(error)}") from error
         gpu.take_back()
+
+    def _unrecorded(self, error: OSError) -> str:
+        return f"that cannot be recorded in {self._folders.runtime} ({error.strerror})"
 
     async def before_sleep(self) -> None:
         """The machine goes to sleep when this returns."""
@@ -176,7 +181,8 @@ class Controls:
     def _make(self, identity: GpuIdentity) -> None:
         uuid = identity.uuid
         access = NvmlAccess(self._thread, self._session, uuid)
-        fans = FanController(uuid, self._session, self._thread, self._folders.runtime)
+        left = self._stranded.get(uuid, frozenset())
+        fans = FanController(uuid, self._session, self._thread, self._folders.runtime, left=left)
         keeper = ProfileKeeper(
             uuid, access, fans, self._store, self._clock, self._boot, lambda event: self._tell(uuid, event)
         )

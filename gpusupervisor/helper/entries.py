@@ -1,7 +1,7 @@
 """What happens to a GPU, as an entry of the journal. Pure."""
 
 from gpusupervisor.helper.control import Changed, GpuEvent
-from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftRepaired
+from gpusupervisor.helper.drift.keeper import OVER, DriftContested, DriftDetected, DriftEnded, DriftRepaired
 from gpusupervisor.helper.fans.report import Alert
 from gpusupervisor.helper.profile_state import TrialEnded
 from gpusupervisor.journal.entry import Entry
@@ -21,6 +21,8 @@ def entry_of(gpu: str, event: GpuEvent) -> Entry | None:
             return kind(gpu, verdict.item, verdict.cause, verdict.accepted, found, verdict.detail)
         case DriftRepaired(result):
             return hardware.DriftRepaired(gpu, result.item, result.accepted or result.asked, result.detail)
+        case DriftEnded(item, cause):
+            return hardware.DriftEnded(gpu, item, cause, OVER[cause])
         case TrialEnded(ended):
             return hardware.TrialEnded(gpu, ended.end, ended.reason)
         case Alert("recovered", text):

@@ -10,7 +10,8 @@ from gpusupervisor.errors import InvalidArgument
 from gpusupervisor.helper.asked import fan_setting_of, profile_of
 from gpusupervisor.helper.control import Changed, GpuEvent
 from gpusupervisor.helper.controllers import Controls
-from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftRepaired
+from gpusupervisor.helper.departures import Departures
+from gpusupervisor.helper.drift.keeper import OVER, DriftContested, DriftDetected, DriftEnded, DriftRepaired
 from gpusupervisor.helper.fans.report import Alert
 from gpusupervisor.helper.profile.document import MAX_FANS
 from gpusupervisor.helper.profile_state import TrialEnded
@@ -20,9 +21,10 @@ from gpusupervisor.helper.told import gpu_details, moment_details, result_detail
 class HardwareCalls:
     """Callers have been admitted already; what they ask for is checked here and below."""
 
-    def __init__(self, controls: Controls, clock: Clock) -> None:
+    def __init__(self, controls: Controls, clock: Clock, departures: Departures) -> None:
         self._controls = controls
         self._clock = clock
+        self._departures = departures
 
     def handlers(self) -> Handlers:
         """By method."""
@@ -31,6 +33,7 @@ class HardwareCalls:
             "ReadSensors": self._read_sensors,
             "SetFan": self._set_fan,
             "TryProfile": self._try,
+            "TryPoint": self._try_point,
             "Confirm": self._confirm,
             "Revert": self._revert,
             "ApplyProfile": self._apply,
@@ -57,7 +60,7 @@ class HardwareCalls:
         options: Mapping[str, Variant],
     ) -> list[object]:
         if fan >= MAX_FANS:
-            raise InvalidArgument(f"There is no fan {fan}")
+            raise InvalidArgument(f"There is no fan {fan}: fans are numbered from 0")
         setting = fan_setting_of(fan, mode, percent, points, options)
         async with self._controls.gpu(gpu) as control:
             await control.set_fan(fan, setting)
@@ -67,6 +70,13 @@ class HardwareCalls:
         profile = profile_of(document)
         async with self._controls.gpu(gpu) as control:
             return [result_details(await control.try_(profile, within))]
+
+    async def _try_point(self, call: Call, gpu: str, document: str, within: int) -> list[object]:
+        """Nobody but a sweep knows when its point is to go, so the point goes with it."""
+        profile = profile_of(document)
+        has_left = await self._departures.follow(call.sender)
+        async with self._controls.gpu(gpu) as control:
+            return [result_details(await control.try_(profile, within, has_left))]
 
     async def _confirm(self, _call: Call, gpu: str) -> list[object]:
         async with self._controls.gpu(gpu) as control:
@@ -110,6 +120,8 @@ def signal_of(gpu: str, event: GpuEvent) -> tuple[str, list[object]]:
             return "DriftRepaired", [gpu, result.item, result_details([result])[0]]
         case DriftContested(verdict):
             return "DriftContested", [gpu, verdict.item, verdict_details(verdict)]
+        case DriftEnded(item, cause):
+            return "DriftEnded", [gpu, item, {"cause": Variant("s", cause), "detail": Variant("s", OVER[cause])}]
         case TrialEnded(ended, results):
             return "TrialEnded", [gpu, ended.end, ended.reason, result_details(results)]
         case Alert(cause, text):

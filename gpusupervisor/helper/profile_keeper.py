@@ -32,6 +32,10 @@ MOST_RESTORES = 3
 """Attempts to set the state before a trial again when the card answers but does not take all of it."""
 
 
+HasLeft = Callable[[], bool]
+"""Tells whether whoever set a point of a sweep is gone."""
+
+
 class ProfileKeeper:
     """Of one GPU. Methods that a caller asks for raise SupervisorErrors only."""
 
@@ -56,6 +60,8 @@ class ProfileKeeper:
         self._drift = DriftKeeper(clock.now())
         self._trial: Trial | None = None
         self._trial_applied = Applied((), Profile(), Profile())
+        self._has_left: HasLeft | None = None
+        """Of a point of a sweep."""
         self._owed: Ended | None = None
         self._last_trial: Ended | None = None
         self._verdicts: tuple[Verdict, ...] = ()
@@ -90,8 +96,10 @@ class ProfileKeeper:
         """When `tick` has something to do, in microseconds of the domain clock; None: not by itself."""
         if self._drift.frozen:
             return None
+        if self._trial is not None and self._owed is not None:
+            return self._retry_at
         if self._trial is not None:
-            return self._trial.deadline if self._owed is None else self._retry_at
+            return self._clock.now() if self._is_abandoned else self._trial.deadline
         times = (self._start_at, self._probation_ends, self._drift.next_check() if self._memory.record else None)
         return min((time for time in times if time is not None), default=None)
 
@@ -101,11 +109,11 @@ class ProfileKeeper:
         async with self._turn:
             try:
                 self._trial = await self._memory.load()
-                self._owed = trials.restarted(self._trial, self._boot_id)
-                await self._judge_record()
             except StoreError as error:
                 self._memory.complain(error)
                 return
+            self._owed = trials.restarted(self._trial, self._boot_id)
+            await self._judge_record()
             self._start_at = self._clock.now()
             await self._go_on()
 
@@ -120,8 +128,11 @@ class ProfileKeeper:
         async with self._changing():
             return await self._apply(profile)
 
-    async def try_(self, profile: Profile, within: int) -> tuple[ItemResult, ...]:
-        """Set a profile, to be confirmed within so many microseconds, else the state before is set again."""
+    async def try_(self, profile: Profile, within: int, has_left: HasLeft | None = None) -> tuple[ItemResult, ...]:
+        """Set a profile, to be confirmed within so many microseconds, else the state before is set again.
+
+        has_left: makes it a point of a sweep, which cannot be confirmed, and is taken back as soon as this is true.
+        """
         async with self._changing():
             now = self._clock.now()
             trials.check_time(within)
@@ -129,7 +140,7 @@ class ProfileKeeper:
             tried = part(profile, set(items(profile)) - {result.item for result in refused})
             begun = Trial(tried, before, now, now + within, self._boot_id)
             await self._memory.begin_trial(begun)
-            self._trial = begun
+            self._trial, self._has_left = begun, has_left
             try:
                 applied = await apply_profile(self._access, self._fans, tried)
             except CardError:
@@ -144,22 +155,15 @@ class ProfileKeeper:
         """Keep the profile on trial. Raises InvalidArgument when nothing is on trial any more."""
         async with self._turn:
             self._refuse_while_frozen()
+            if self._has_left is not None:
+                raise InvalidArgument("A sweep is trying its points, which cannot be confirmed: wait for its end")
             ended = self._owed or trials.confirm(self._trial, self._clock.now())
             if ended.restore or self._trial is None:
                 await self._end_trial(ended)
                 raise InvalidArgument(f"It is too late to confirm: {ended.reason}")
             applied, confirmed = self._trial_applied, self._trial
-            await self._memory.keep(
-                Record(
-                    confirmed.profile,
-                    applied.accepted,
-                    self._memory.known_after(applied),
-                    applied.results,
-                    self._boot_id,
-                    self._clock.realtime(confirmed.started),
-                    "probation",
-                )
-            )
+            started = self._clock.realtime(confirmed.started)
+            await self._memory.keep(self._memory.record_of(confirmed.profile, applied, started))
             self._in_force_since(confirmed.started)
             await self._end_trial(ended)
 
@@ -182,6 +186,7 @@ class ProfileKeeper:
             await self._memory.keep(None)
             self._verdicts, self._start_at, self._probation_ends = (), None, None
             self._problems.clear()
+            self._forget_drift()
             return results
 
     async def check_drift(self) -> tuple[Verdict, ...]:
@@ -245,20 +250,24 @@ class ProfileKeeper:
         if self._drift.frozen:
             raise Busy("The machine is going to sleep: nothing is read or set until it is awake again")
 
+    @property
+    def _is_abandoned(self) -> bool:
+        return self._has_left is not None and self._has_left()
+
     async def _judge_record(self) -> None:
-        """What is found at start is distrusted when it may have brought the machine down."""
-        if self._memory.record is None:
+        """A profile that may have brought the machine down is distrusted, also when the disk does not take that."""
+        record = self._memory.record
+        reason = reason_not_to_apply(record, self._boot_id) if record is not None else ""
+        if record is None or not reason:
             return
-        reason = reason_not_to_apply(self._memory.record, self._boot_id)
-        if reason and not self._memory.record.distrust:
-            await self._memory.keep(replace(self._memory.record, distrust=reason))
-        if self._memory.record.distrust:
-            write(ProfileDistrusted(self._gpu, self._memory.record.distrust))
+        write(ProfileDistrusted(self._gpu, reason))
+        if not record.distrust:
+            await self._memory.keep_quietly(replace(record, distrust=reason))
 
     async def _go_on(self) -> None:
         now = self._clock.now()
         if self._trial is not None:
-            ended = self._owed or trials.tick(self._trial, now)
+            ended = self._owed or (trials.abandoned() if self._is_abandoned else trials.tick(self._trial, now))
             if ended is not None and now >= self._retry_at:
                 await self._end_trial(ended)
             if self._trial is not None:
@@ -300,15 +309,7 @@ class ProfileKeeper:
         except CardError:  # nothing was set
             await self._memory.keep(before)
             raise
-        await self._memory.keep_quietly(
-            replace(
-                marked,
-                accepted=applied.accepted,
-                unreadable=self._memory.known_after(applied),
-                results=applied.results,
-                phase="probation",
-            )
-        )
+        await self._memory.keep_quietly(self._memory.record_of(profile, applied, marked.applied_at))
         self._in_force_since(now)
         return applied.results
 
@@ -319,7 +320,11 @@ class ProfileKeeper:
         self._probation_ends = applied_at + PROBATION if on_probation else None
         self._start_at, self._verdicts = None, ()
         self._problems.clear()
-        self._drift.start_over(self._clock.now())
+        self._forget_drift()
+
+    def _forget_drift(self) -> None:
+        for event in self._drift.start_over(self._clock.now()):
+            self._emit(event)
 
     async def _end_trial(self, ended: Ended) -> tuple[ItemResult, ...] | None:
         """Restore what is to be restored and forget the trial; None when it failed: still owed."""
@@ -339,7 +344,7 @@ class ProfileKeeper:
                 self._problems["trial"] = f"The state before the trial could not be set again yet: {problem}"
                 return None
         self._restores = 0
-        self._trial, self._owed, self._last_trial = None, None, ended
+        self._trial, self._has_left, self._owed, self._last_trial = None, None, None, ended
         self._problems.pop("trial", None)
         self._trial_applied = Applied((), Profile(), Profile())
         await self._memory.end_trial_quietly()

@@ -67,9 +67,9 @@ def _restore_marked(mark: Marked) -> tuple[list[str], bool]:
     """One mark; it is removed when all fans that it names are automatic again."""
     try:
         gpus = [mark.uuid] if mark.uuid else _all_uuids()
-        done = [_restore_gpu(uuid, mark.fans) for uuid in gpus]
     except DriverError as error:
-        return [f"Fans of GPU {plain(mark.uuid) or 'unknown'} could not be given back to the driver: {error}"], True
+        return [f"Fans could not be given back to the driver, for the GPUs cannot be listed: {error}"], True
+    done = [_restore_gpu(uuid, mark.fans) for uuid in gpus]
     left = any(left for _, left in done)
     if not left:
         mark.path.unlink(missing_ok=True)
@@ -86,13 +86,15 @@ def _restore_gpu(uuid: str, indexes: tuple[int, ...]) -> tuple[list[str], bool]:
     """Fans of one GPU, all of them when none is named; lines, and whether any is left."""
     name = plain(uuid)
     try:
-        handle = ask("nvmlDeviceGetHandleByUUID", uuid)
+        fans = Fans(Handle(ask("nvmlDeviceGetHandleByUUID", uuid)))
+        wanted = indexes or range(fans.count())
     except DriverError as error:
         if error.code in GPU_GONE:
             return [f"GPU {name} is not there any more, its fans are not in our hands"], False
-        raise
-    fans = Fans(Handle(handle))
-    done = [_restore_fan(fans, index) for index in (indexes or range(fans.count()))]
+        if error.error_class == "unsupported":
+            return [f"GPU {name} has no fans that can be set"], False
+        return [f"Fans of GPU {name} could not be given back to the driver: {error}"], True
+    done = [_restore_fan(fans, index) for index in wanted]
     return [f"Fan {index} of GPU {name}: {text}" for index, text, _ in done], any(left for *_, left in done)
 
 

@@ -14,6 +14,7 @@ from gpusupervisor.errors import Busy
 from gpusupervisor.helper.callers import Callers
 from gpusupervisor.helper.control import GpuEvent
 from gpusupervisor.helper.controllers import Controls
+from gpusupervisor.helper.departures import Departures
 from gpusupervisor.helper.facts import FactTeller, Told
 from gpusupervisor.helper.hardware_calls import HardwareCalls, signal_of
 from gpusupervisor.helper.interface import HELPER
@@ -41,7 +42,8 @@ class HelperService:
         self._leaving = False
         self.last_call = asyncio.get_running_loop().time()
         """When it was last called by somebody who may (or was started): seconds of the event loop's clock."""
-        handlers = {"Facts": self._facts, **HardwareCalls(controls, clock).handlers(), **page_cache.handlers()}
+        handlers = {"Facts": self._facts, **page_cache.handlers()}
+        handlers |= HardwareCalls(controls, clock, Departures(presence.bus)).handlers()
         self._server.export(HELPER_PATH, HELPER, handlers)
         LogControl(self._server, presence.bus, journal.HELPER)
 

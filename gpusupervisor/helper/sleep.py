@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dbus_fast import AuthError, DBusError, InvalidAddressError, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.bus.connection import driver_call
+from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
 from gpusupervisor.foreign_text import harmless
 
 _LOG = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ class SleepWatch:
         self._seen_asleep = asleep()
         self._going_to_sleep = False
         self._inhibitor: int | None = None
+        self._logind = ""
+        """Its unique name."""
         self._patience = USUAL_DELAY
 
     @property
@@ -95,31 +97,43 @@ class SleepWatch:
     async def _follow_logind(self) -> None:
         """Until the connection breaks or logind fails, which raises."""
         bus = MessageBus(bus_address=self._address, negotiate_unix_fd=True)
-        told: asyncio.Queue[tuple[str | None, bool]] = asyncio.Queue()
+        self._logind, told = "", asyncio.Queue[bool]()
         try:
             async with asyncio.timeout(ANSWER):  # wait_for would pass over a cancellation that comes with the answer
                 await bus.connect()
-            bus.add_message_handler(lambda message: _take(message, told))
-            rule = (
-                f"type='signal',sender='{LOGIND}',path='{LOGIND_PATH}',interface='{MANAGER}',member='PrepareForSleep'"
-            )
-            await _call(bus, driver_call("AddMatch", rule))
+            bus.add_message_handler(lambda message: self._take(message, told))
+            for rule in (
+                f"type='signal',sender='{LOGIND}',path='{LOGIND_PATH}',interface='{MANAGER}',member='PrepareForSleep'",
+                f"type='signal',sender='{DRIVER_NAME}',member='NameOwnerChanged',arg0='{LOGIND}'",
+            ):
+                await _call(bus, driver_call("AddMatch", rule))
             self._patience = await _patience(bus)
+            owner = str((await _call(bus, driver_call("GetNameOwner", LOGIND))).body[0])
+            self._logind = self._logind or owner  # another one may have told its name meanwhile
             self._inhibitor = await _inhibit(bus)
             while True:
                 try:
                     async with asyncio.timeout(self._look):
-                        sender, start = await told.get()
+                        start = await told.get()
                 except TimeoutError:
                     if not bus.connected:
                         raise LogindError("the connection to the system bus broke") from None
                     await self._look_at_clocks(0)
                     continue
-                if sender == await _owner(bus):
-                    await self._told(bus, start=start)
+                await self._told(bus, start=start)
         finally:
             self._release()
             bus.disconnect()
+
+    def _take(self, message: Message, told: "asyncio.Queue[bool]") -> None:
+        """Anybody can send us signals, and descriptors with them: only the bus and logind are believed."""
+        if message.message_type is not MessageType.METHOD_RETURN:
+            for descriptor in message.unix_fds:
+                os.close(descriptor)
+        if message.sender == DRIVER_NAME and message.member == "NameOwnerChanged" and message.body[0] == LOGIND:
+            self._logind = message.body[2]
+        elif message.sender == self._logind and message.member == "PrepareForSleep" and message.signature == "b":
+            told.put_nowait(message.body[0])
 
     async def _told(self, bus: MessageBus, *, start: bool) -> None:
         """PrepareForSleep came."""
@@ -159,11 +173,6 @@ class SleepWatch:
             self._inhibitor = None
 
 
-def _take(message: Message, told: "asyncio.Queue[tuple[str | None, bool]]") -> None:
-    if message.message_type is MessageType.SIGNAL and message.member == "PrepareForSleep" and message.signature == "b":
-        told.put_nowait((message.sender, message.body[0]))
-
-
 async def _call(bus: MessageBus, message: Message) -> Message:
     async with asyncio.timeout(ANSWER):
         reply = await bus.call(message)
@@ -172,11 +181,6 @@ async def _call(bus: MessageBus, message: Message) -> Message:
     if reply.message_type is MessageType.ERROR:
         raise LogindError(f"{reply.error_name}: {reply.body[0] if reply.signature == 's' else ''}")
     return reply
-
-
-async def _owner(bus: MessageBus) -> str:
-    """logind's unique name: a signal addressed to us alone can come from anybody, whatever is subscribed."""
-    return str((await _call(bus, driver_call("GetNameOwner", LOGIND))).body[0])
 
 
 async def _inhibit(bus: MessageBus) -> int:

@@ -167,7 +167,7 @@ class Chronicle:
             worse = check.state in ("failed", "degraded") and (before is None or before.state != check.state)
             if worse and self._may_tell(name, now):
                 kind = health.CheckFailed if check.state == "failed" else health.CheckDegraded
-                write(kind(name, check.state, check.summary, check.impact or UNSAID, check.remedy or UNSAID))
+                write(kind(name, check.state, check.summary, _unsaid(check.impact), _unsaid(check.remedy)))
                 self._bad_checks[name] = check
         for name, before in list(self._bad_checks.items()):
             found = seen.get(name)
@@ -190,6 +190,11 @@ class Chronicle:
         driver = name == "driver" and check.state == "failed"
         gpu = name.removeprefix("gpu-") in self._bad_gpus
         return driver or gpu or name == "configuration" or name.startswith("configuration-")
+
+
+def _unsaid(text: str) -> str:
+    """As part of a longer sentence."""
+    return text.rstrip(".") or UNSAID
 
 
 def _plan_made(plan: ReleasePlan) -> plans.PlanMade:

@@ -32,8 +32,8 @@ LOOK = 5.0
 """Seconds between two looks at whether something is due."""
 STALE_AFTER = 600 * MICROSECONDS
 """What is known of an engine that runs is asked anew after so long."""
-FRESH = 10 * MICROSECONDS
-"""What is so young is good enough for a plan."""
+FRESH = 60 * MICROSECONDS
+"""What is so young is good enough for a plan, which anybody may ask for."""
 EVERYTHING = 2**63
 """Bytes of one part of a warm-up without a limit: all that the time allows."""
 PARTS_PER_SECOND = 10
@@ -154,7 +154,9 @@ class ResidencyKeeper:
         if files is None:
             if residency.problems and not residency.models:
                 raise GpuUnavailable(f"The files of {tenant}'s models cannot be looked at: {residency.problems[0]}")
-            raise InvalidArgument(f"{tenant} has no files of a model {harmless(model)!r}, or of several alike")
+            raise InvalidArgument(
+                f"{tenant} has no model files called {harmless(model)!r}, or several: give the whole name"
+            )
         self._refuse_twice(tenant, files)
 
         async def work(report: Report) -> WarmedUp:
@@ -174,7 +176,7 @@ class ResidencyKeeper:
                 most = max(1, rate // PARTS_PER_SECOND) if rate else EVERYTHING
                 position, stopped = await self._call("WarmPart", "sstt", (*key, position, most), "ts")
                 if stopped:
-                    raise WontFit(f"It was given up before all of it was in RAM: {harmless(stopped)}")
+                    raise WontFit(f"The warm-up was stopped before all of it was in RAM: {harmless(stopped)}")
                 report(position * 100 // max(total, 1), f"reading {files.name} into RAM")
                 if rate:
                     ahead = started + position * MICROSECONDS // rate - self._clock.now()
@@ -185,7 +187,7 @@ class ResidencyKeeper:
         took = self._clock.now() - started
         now = (await self.refresh(tenant)).models.get(files.name)
         if now is not None and now.cached is not None and now.cached * 100 < now.size * NOT_STAYED:
-            raise WontFit("All of it was read, and did not stay in RAM: too little memory is available")
+            raise WontFit("All of it was read but did not stay in RAM: too little memory is available")
         return WarmedUp(tenant, files.name, total, took)
 
     def _refuse_twice(self, tenant: str, files: ModelResidency) -> None:

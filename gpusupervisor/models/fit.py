@@ -120,7 +120,7 @@ def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ce
     if model.state in ("loaded", "loading") and not model.spilled:
         return Fit("now", f"it is {model.state}")
     if model.needs is None:
-        return Fit("unknown", "nobody knows what it needs in VRAM")
+        return Fit("unknown", "how much VRAM it needs is not known")
     fits = [_fit_on(situation, engine, model, manners, ceiling) for ceiling in ceilings]
     nowhere = Fit("unknown", "no GPU can be read now")
     return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere)

@@ -81,7 +81,7 @@ class TunedGpu:
         self._tried = True
         body = [self._gpu, profile_document(point), within]
         try:
-            reply = await self._hardware.call("TryProfile", "sst", body, "aa{sv}")
+            reply = await self._hardware.call("TryPoint", "sst", body, "aa{sv}")
         except Busy:  # with a trial of somebody else's, or before sleep
             self._tried = False
             raise

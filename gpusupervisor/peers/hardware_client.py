@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
+from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, driver_call
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.controls import Controls, DriftVerdict, FanWish, SettingResult
 from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.peers.control_answers import parse_results, parse_state, parse_verdicts
-from gpusupervisor.peers.helper_call import MISSING, call_helper
+from gpusupervisor.peers.helper_call import MISSING, PATIENCE, call_helper
 
 AGAIN_AFTER = 30.0
 """Seconds until a helper that has failed is asked for its state again, the first time."""
@@ -27,6 +27,7 @@ EVENTS = {
     "DriftDetected": "ssa{sv}",
     "DriftRepaired": "ssa{sv}",
     "DriftContested": "ssa{sv}",
+    "DriftEnded": "ssa{sv}",
     "TrialEnded": "sssaa{sv}",
     "FanAlert": "sss",
 }
@@ -68,7 +69,7 @@ class HardwareClient:
                 f"type='signal',sender='{HELPER_NAME}',path='{HELPER_PATH}',interface='{HELPER_NAME}'",
                 f"type='signal',sender='{DRIVER_NAME}',member='NameOwnerChanged',arg0='{HELPER_NAME}'",
             ):
-                await bus.call(driver_call("AddMatch", rule))
+                await answer_of(bus, driver_call("AddMatch", rule), PATIENCE)
             await self._refresh(start_helper=True)
             self.answered.set()
             pause = AGAIN_AFTER

@@ -1,11 +1,11 @@
 """One call of the helper, with its errors as ours."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from dbus_fast import Message, MessageFlag, MessageType
 from dbus_fast.aio import MessageBus
 
+from gpusupervisor.bus.connection import answer_of
 from gpusupervisor.bus.names import ERROR_PREFIX, HELPER_NAME, HELPER_PATH
 from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
 from gpusupervisor.foreign_text import harmless
@@ -32,28 +32,34 @@ async def call_helper(
 
     answer: the reply's signature. start_helper: whether the bus may start it.
     """
+    reply = await ask_helper(bus, member, signature, body, start_helper=start_helper)
+    if reply is None:
+        raise GpuUnavailable(f"the helper did not answer within {PATIENCE:g} s")
+    if reply.message_type is not MessageType.METHOD_RETURN or reply.signature != answer:
+        raise _failure(reply)
+    return reply
+
+
+async def ask_helper(
+    bus: MessageBus, member: str, signature: str, body: Sequence[object], *, start_helper: bool = True
+) -> Message | None:
+    """The reply, an error too; None when there is none in time, or the bus is gone."""
     flags = MessageFlag.NONE if start_helper else MessageFlag.NO_AUTOSTART
     reply: Message | None = None
     for _ in range(ATTEMPTS):
         question = Message(
             HELPER_NAME, HELPER_PATH, HELPER_NAME, member, signature=signature, body=list(body), flags=flags
         )
-        try:
-            async with asyncio.timeout(PATIENCE):
-                reply = await bus.call(question)
-        except (OSError, EOFError) as error:  # TimeoutError is an OSError
-            raise GpuUnavailable(f"the helper did not answer within {PATIENCE:g} s") from error
+        reply = await answer_of(bus, question, PATIENCE)
         if reply is None or reply.error_name != f"{ERROR_PREFIX}{Busy.code}":
             break
-    if reply is None or reply.message_type is not MessageType.METHOD_RETURN or reply.signature != answer:
-        raise _failure(reply)
     return reply
 
 
-def _failure(reply: Message | None) -> SupervisorError:
+def _failure(reply: Message) -> SupervisorError:
     """The helper's error as ours."""
-    name = (reply and reply.error_name) or ""
-    text = harmless(str(reply.body[0]), LONGEST_TEXT) if reply and reply.signature.startswith("s") else name
+    name = reply.error_name or ""
+    text = harmless(str(reply.body[0]), LONGEST_TEXT).rstrip(".") if reply.signature.startswith("s") else name
     if name in _ERRORS:
         return _ERRORS[name](text)
     if name.endswith(NOBODY_THERE):

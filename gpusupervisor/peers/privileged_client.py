@@ -18,16 +18,13 @@ from typing import Any
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.bus.names import ERROR_PREFIX, HELPER_NAME, HELPER_PATH
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.errors import Busy
 from gpusupervisor.foreign_text import harmless
+from gpusupervisor.peers.helper_call import NOBODY_THERE, PATIENCE, ask_helper
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.inside import read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
 
-PATIENCE = 30.0
-"""Seconds for an answer: the bus gives a service that it starts 25."""
 AGAIN_AFTER = 2 * MICROSECONDS
 """A process without a port is asked about again after this long, then after twice as long, and so on."""
 ASKED_AT_MOST = 9
@@ -39,11 +36,7 @@ LONGEST_RETRY = 600 * MICROSECONDS
 REMEMBERED = 1024
 AT_ONCE = 64
 """Processes of one question."""
-ATTEMPTS = 2
-"""One more when the helper was just about to end."""
 MAX_TEXT = 4096
-NOBODY_THERE = ("ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", "UnitMasked", "NoSuchUnit")
-"""Last parts of the errors by which the bus and systemd say that there is no helper."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -172,28 +165,18 @@ class PrivilegedClient:
 
 async def ask(bus: MessageBus, keys: Sequence[ProcessKey]) -> dict[ProcessKey, PrivilegedFacts]:
     """Ask the helper; processes that it does not tell of are left out. Raises NoAnswer."""
-    for _ in range(ATTEMPTS):
-        answer = await _call(bus, [[key.pid, key.start_time] for key in keys])
-        if answer is None or answer.error_name != f"{ERROR_PREFIX}{Busy.code}":
-            break
-    if answer is None or answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "aa{sv}":
+    answer = await ask_helper(bus, "Facts", "a(ut)", [[[key.pid, key.start_time] for key in keys]])
+    if answer is None:
+        raise NoAnswer(Sight("failing", f"no answer within {PATIENCE:g} s"))
+    if answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "aa{sv}":
         raise NoAnswer(_complaint(answer))
     return dict(found for entry in answer.body[0] if (found := _parse(entry)) is not None)
 
 
-async def _call(bus: MessageBus, asked: list[list[int]]) -> Message | None:
-    question = Message(HELPER_NAME, HELPER_PATH, HELPER_NAME, "Facts", signature="a(ut)", body=[asked])
-    try:
-        async with asyncio.timeout(PATIENCE):
-            return await bus.call(question)
-    except (OSError, EOFError) as error:  # TimeoutError is an OSError
-        raise NoAnswer(Sight("failing", f"no answer within {PATIENCE:g} s")) from error
-
-
-def _complaint(answer: Message | None) -> Sight:
+def _complaint(answer: Message) -> Sight:
     """Why there is no answer, from the error that came in its place."""
-    name = (answer and answer.error_name) or ""
-    text = harmless(str(answer.body[0])) if answer and answer.signature.startswith("s") else name
+    name = answer.error_name or ""
+    text = harmless(str(answer.body[0])).rstrip(".") if answer.signature.startswith("s") else name
     if name.endswith(NOBODY_THERE):
         return Sight("missing", text)
     return Sight("refused" if name.endswith("AccessDenied") else "failing", text or "it answered nonsense")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from gpusupervisor.bus.connection import DRIVER_NAME, driver_call
+from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, driver_call
 from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.unit_files import environment_of
 from gpusupervisor.tenants.declared import PREFIX, Variables
@@ -271,7 +271,7 @@ class UnitClient:
 
     async def _tell_driver(self, member: str, rule: str) -> None:
         if self._bus is not None:
-            await self._bus.call(driver_call(member, rule))
+            await answer_of(self._bus, driver_call(member, rule), PATIENCE)
 
     async def _call(
         self, path: str, interface: str, member: str, signature: str = "", body: Sequence[object] = ()
@@ -280,11 +280,7 @@ class UnitClient:
         if self._bus is None:
             return None
         question = Message(NAME, path, interface, member, signature=signature, body=list(body))
-        try:
-            async with asyncio.timeout(PATIENCE):
-                reply = await self._bus.call(question)
-        except (OSError, EOFError):  # TimeoutError is an OSError
-            return None
+        reply = await answer_of(self._bus, question, PATIENCE)
         if reply is None or reply.message_type is not MessageType.METHOD_RETURN:
             _LOG.debug("systemd did not answer %s: %s", member, reply and reply.error_name)
             return None

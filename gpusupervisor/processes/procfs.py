@@ -112,32 +112,3 @@ class Procfs:
         except OSError:
             return ""
         return without_control(target).removesuffix(" (deleted)")
-
-
-class CpuTimes:
-    """CPU time of processes and cgroups, in microseconds."""
-
-    def __init__(self, proc: Procfs, cgroup_root: Path) -> None:
-        self._proc = proc
-        self._roots = tuple(f"{cgroup_root}{folder}" for folder in ("", "/unified", "/systemd"))
-        """v2; then the two places that have systemd's hierarchy where v1 is still in use."""
-
-    def of_process(self, key: ProcessKey) -> int | None:
-        """None when that very process is gone."""
-        stat = self._proc.stat(key.pid)
-        return stat.cpu_time if stat and stat.key == key else None
-
-    def of_cgroup(self, cgroup: str) -> int | None:
-        """The cgroup's own account or, where there is none (v1), the sum over its living processes."""
-        if not cgroup.startswith("/") or not cgroup.strip("/") or ".." in cgroup.split("/"):
-            return None
-        for root in self._roots:
-            usage = re.search(rb"^usage_usec (\d{1,20})$", _read(f"{root}{cgroup}/cpu.stat") or b"", re.MULTILINE)
-            if usage:
-                return int(usage[1])
-        for root in self._roots:
-            members = _read(f"{root}{cgroup}/cgroup.procs")
-            if members is not None:
-                stats = (self._proc.stat(int(pid)) for pid in members.split() if pid.isdigit())
-                return sum(stat.cpu_time for stat in stats if stat)
-        return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpusupervisor.processes.cgroup import parse_cgroup
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.privileged import PrivilegedReader, Sight
-from gpusupervisor.processes.procfs import CpuTimes, Procfs, Stat
+from gpusupervisor.processes.procfs import Procfs, Stat
 
 MAX_ANCESTORS = 16
 CACHE_SIZE = 1024
@@ -25,12 +25,10 @@ class ProcessReader:
         self,
         proc_root: Path = Path("/proc"),
         privileged: PrivilegedReader | None = None,
-        cgroup_root: Path = Path("/sys/fs/cgroup"),
         cache_size: int = CACHE_SIZE,
     ) -> None:
         self.proc = Procfs(proc_root)
         """What it reads."""
-        self._times = CpuTimes(self.proc, cgroup_root)
         self._privileged = privileged
         self._cache_size = cache_size
         self._cache: OrderedDict[int, ProcessIdentity] = OrderedDict()
@@ -60,14 +58,6 @@ class ProcessReader:
         while len(self._cache) > self._cache_size:
             self._cache.popitem(last=False)
         return found
-
-    def cpu_time(self, key: ProcessKey) -> int | None:
-        """Microseconds of CPU that the process has used; None when it is gone."""
-        return self._times.of_process(key)
-
-    def cgroup_cpu_time(self, cgroup: str) -> int | None:
-        """Microseconds of CPU of everything in a cgroup; None when it is gone, or the root (which is everybody)."""
-        return self._times.of_cgroup(cgroup)
 
     def _chain(self, pid: int, stats: dict[int, Stat | None]) -> list[Stat]:
         """The process and its ancestors, itself first, PID 1 left out; every stat is read once a look."""

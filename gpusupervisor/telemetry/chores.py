@@ -28,6 +28,7 @@ FROM (
 )
 WHERE value IS NOT NULL GROUP BY stretch
 """
+_FORGET_EMPTY_SERIES = "DELETE FROM series WHERE NOT EXISTS (SELECT 1 FROM samples WHERE samples.series = series.id)"
 _FORGET_SUMMED_UP = "DELETE FROM samples WHERE series = :series AND at >= :start AND at < :end AND span IS NULL"
 
 
@@ -103,6 +104,7 @@ def _delete_before(database: Database, before: int) -> Iterator[None]:
 
     def delete_rest(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM events WHERE at < ?", (before,))
+        connection.execute(_FORGET_EMPTY_SERIES)
 
     for series in _series(database):
 
@@ -112,6 +114,7 @@ def _delete_before(database: Database, before: int) -> Iterator[None]:
         database.transaction(delete)
         yield
     database.transaction(delete_rest)
+    database.forget_series()
     yield
 
 

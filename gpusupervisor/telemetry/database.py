@@ -154,10 +154,14 @@ class Database:
             yield
             self.connection.execute("COMMIT")
         except BaseException:
-            self._series.clear()  # some may have been made in what is rolled back
+            self.forget_series()  # some may have been made in what is rolled back
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
+
+    def forget_series(self) -> None:
+        """Which number a series has is looked up anew: rows of the table were deleted."""
+        self._series.clear()
 
     def transaction(self, statements: Callable[[sqlite3.Connection], None]) -> None:
         """Several statements, all or none."""
@@ -204,7 +208,11 @@ def salvage(path: Path) -> Recalled:
     """What can be read of a file that is damaged or cannot be written; nothing of it is changed."""
     log = path.with_name(f"{path.name}-wal")
     # an empty log is left by a try to open it on a full disk, where no file beside it can be made to read them together
-    immutable = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    try:
+        has_log = log.stat().st_size > 0
+    except OSError:
+        has_log = False
+    immutable = "" if has_log else "&immutable=1"
     try:
         connection = sqlite3.connect(f"file:{path}?mode=ro{immutable}", uri=True, isolation_level=None)
     except sqlite3.Error:

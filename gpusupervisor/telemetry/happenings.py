@@ -70,7 +70,7 @@ def of_job(job: Job, at: int) -> TelemetryEvent:
 
 
 def of_drift(gpu: str, item: str, state: str, details: Mapping[str, object], at: int) -> TelemetryEvent:
-    """A setting that was found changed, was set again, or is left to another program."""
+    """A setting that was found changed, was set again, is left to another program, or is as it was by itself."""
     told = {name: details[name] for name in ("cause", "detail") if details.get(name)}
     return _event("drift", at, "", gpu, "", id=item, state=state, **({"detail": ""} | told))
 

@@ -137,7 +137,7 @@ class Telemetry:
             self._put(happenings.of_job(job, self._now()))
 
     def note_drift(self, gpu: str, item: str, state: str, details: Mapping[str, object]) -> None:
-        """A setting of a GPU is "drifted", "repaired" or "contested"."""
+        """A setting of a GPU is "drifted", "repaired" or "contested", or its drift has "ended"."""
         self._put(happenings.of_drift(gpu, item, state, details, self._now()))
 
     def note_load(self, load: Load) -> None:

@@ -38,6 +38,7 @@ LOSING_FOR = 600.0
 BACK_OFF = (1.0, 60.0)
 """Seconds until the next try, at first and at most."""
 CLOSING_TRIES = 3
+DEFECT = "what writes it has ended by a defect of gpusupervisor, and starts anew with the service"
 REPLACE_AGAIN_AFTER = 3600.0
 """Seconds: a new file that is damaged sooner is kept, for it is not the file's fault."""
 
@@ -110,7 +111,9 @@ class Store:
 
     @property
     def status(self) -> StoreStatus:
-        """How it is now; late when the disk has kept the thread for long, which could not say so itself."""
+        """How it is now; of the thread also what it cannot say itself: that the disk keeps it, or that it ended."""
+        if self._thread.ident is not None and not self._thread.is_alive() and not self._closing:
+            return replace(self._status, state="failing", detail=DEFECT)
         since = self._attempting_since
         late = since is not None and time.monotonic() - since > LATE
         return replace(self._status, late=late)

@@ -61,9 +61,12 @@ class Catalog:
         """The effective definition as TOML, every value with the file it came from; raises NoSuchTenant."""
         self.resolve(tenant_id)
         base_id, label = base_and_label(tenant_id)
-        if tenant_id in self.trees:
-            return f"# {tenant_id}\n{toml_text(self.trees[tenant_id])}"
-        return f"# {tenant_id}: instance {label} of {base_id}\n{toml_text(self.trees[base_id])}"
+        head = f"# {tenant_id}" if tenant_id in self.trees else f"# {tenant_id}: instance {label} of {base_id}"
+        shipped = f"{SHIPPED}/{base_id}.toml"
+        text = toml_text(self.trees.get(tenant_id) or self.trees[base_id])
+        if shipped not in text:
+            return f"{head}\n{text}"
+        return f"{head}\n# shipped: {shipped}\n{text.replace(f'# from {shipped}', '# shipped')}"
 
     def check_text(self, name: str, text: str) -> tuple[Problem, ...]:
         """What would be wrong with a file of this name (.toml or .json) laid over what is loaded."""

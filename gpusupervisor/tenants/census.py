@@ -64,6 +64,8 @@ class GpuAccount:
     """used - known holdings; 0 when holdings exceed used (they are sampled at different moments)."""
     unattributed_holders: tuple[Holder, ...] = ()
     """PIDs that the driver lists and nobody is behind any more; their bytes are within `unattributed`."""
+    is_read: bool = True
+    """False while its memory cannot be read: that nobody is seen to hold any says nothing then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +75,8 @@ class Census:
     tenants: Mapping[str, TenantPresence]
     """By tenant id: every definition, present or not, and every instance seen."""
     gpus: Mapping[str, GpuAccount]
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """The GPUs whose memory could not be read."""
+        return frozenset(uuid for uuid, account in self.gpus.items() if not account.is_read)

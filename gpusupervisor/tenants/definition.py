@@ -10,7 +10,6 @@ from typing import Literal
 from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.engine_http import Header
 
-ActivityPolicy = Literal["any", "all"]
 WhenBusy = Literal["deferred", "refused", "destructive"]
 ModelLayout = Literal["ollama", "files"]
 ENGINES = (

@@ -54,7 +54,7 @@ def normalize(table: Table) -> Table:
 
 def _read(tenant_id: str, reader: TableReader) -> TenantDefinition:
     if not reader.has("title"):
-        reader.complain("title", 'is missing: what to call it before people, e.g. title = "ComfyUI"')
+        reader.complain("title", 'is missing: the name that people see, e.g. title = "ComfyUI"')
     endpoint = _read_endpoint(reader)
     defaults = TenantDefinition(tenant_id, "", Match())
     return TenantDefinition(

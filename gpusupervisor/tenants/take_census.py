@@ -186,4 +186,5 @@ def _account(gpu: GpuSample, holders: list[Holder]) -> GpuAccount:
         unmanaged=tuple(holder for holder in holders if holder.identity is not None and not holder.tenant),
         unattributed=max(0, gpu.memory.used - known) if gpu.memory else 0,
         unattributed_holders=tuple(holder for holder in holders if holder.identity is None),
+        is_read=gpu.memory is not None,
     )

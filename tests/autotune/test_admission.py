@@ -47,7 +47,7 @@ def test_an_idle_engine_on_the_only_gpu_may_be_used(held: int) -> None:
         ({"activity": "absent"}, EngineUnreachable, "cannot be reached"),
         ({"used_by": "a job has it work"}, Busy, "ollama is in use: a job has it work"),
         ({"remote": True}, NotSupported, "not on this machine"),
-        ({"holdings": {OTHER: GIB}}, InvalidArgument, "holds memory of GPU-2"),
+        ({"holdings": {OTHER: GIB}}, InvalidArgument, "holds memory on GPU-2"),
         ({"holdings": {CARD: GIB}, "unknown_on": frozenset({OTHER})}, InvalidArgument, "not work on this GPU alone"),
     ],
 )
@@ -107,7 +107,7 @@ def test_limits_span_what_the_hardware_allows() -> None:
     [
         (controls(replace(LIMIT, support="read-only", reason="fixed")), NotSupported, "cannot be set: fixed"),
         (controls(replace(LIMIT, support="unsupported", reason="a laptop")), NotSupported, "a laptop"),
-        (controls(replace(LIMIT, minimum=None)), NotSupported, "does not tell within which range"),
+        (controls(replace(LIMIT, minimum=None)), NotSupported, "does not report the range"),
         (controls(), NotSupported, "not told yet"),
         (controls(LIMIT, condition="given-away"), GpuUnavailable, "given away: Attach"),
         (controls(LIMIT, condition="asleep"), GpuUnavailable, "sleeps"),

@@ -73,5 +73,5 @@ async def test_cpu_of_all_checks(figure: Report) -> None:
 def test_cpu_of_a_look_around(figure: Report) -> None:
     before = time.process_time()
     for _ in range(ROUNDS):
-        look_around(Roots(), 1)
+        look_around(Roots())
     figure("CPU of a look around, this machine", (time.process_time() - before) / ROUNDS * 1000, "ms", 100)

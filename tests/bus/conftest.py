@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +25,11 @@ from tests.bus.builders import FakeClock
 from tests.bus.fakes import FakeController, FakeHardware, FixedAuthority
 
 NOBODY = 65534
+as_nobody = pytest.mark.skipif(
+    os.geteuid() != 0
+    or not all(each.stat().st_mode & stat.S_IXOTH for each in Path(sys.executable).absolute().parents),
+    reason="needs root, to run our programs as somebody else, and a checkout that is not in a closed folder like /root",
+)
 PERMISSIVE = """\
 <busconfig>
   <type>session</type>

@@ -173,7 +173,7 @@ async def test_the_helpers_error_is_the_callers(start: Starter, client: Client, 
     hardware.failure = NotSupported("The fans cannot be set, as on laptops")
     reply = await client.call(GPU, "org.gpusupervisor1.Fans", "SetFixed", "uu", 0, 50)
     assert reply.error_name == "org.gpusupervisor1.Error.NotSupported"
-    assert reply.body == ["The fans cannot be set, as on laptops"]
+    assert reply.body == ["The fans cannot be set, as on laptops."]
 
 
 async def test_events_are_signals_of_the_gpu(start: Starter, client: Client) -> None:

@@ -55,7 +55,7 @@ async def test_a_check_that_comes_into_another_state_is_signalled_once(start: St
     [[name, old, new, check]] = heard(client)
     assert (name, old, new) == ("driver", "ok", "failed")
     assert isinstance(check, dict)
-    assert (check["summary"], check["impact"], check["remedy"]) == ("it hangs", "nothing is known", "reboot")
+    assert (check["summary"], check["impact"], check["remedy"]) == ("it hangs", "nothing is known.", "reboot.")
 
 
 async def test_a_check_that_comes_or_goes_is_signalled(start: Starter, client: Client) -> None:

@@ -118,7 +118,7 @@ async def test_domain_errors_keep_their_code_and_text(
     await start()
     controller.failure = NoSuchGpu("No GPU has that UUID\x1b[2J")
     reply = await client.call(names.ROOT, MANAGER, "PlanRelease", "sst", "GPU-x", "", 1)
-    assert (reply.error_name, reply.body[0]) == ("org.gpusupervisor1.Error.NoSuchGpu", "No GPU has that UUID [2J")
+    assert (reply.error_name, reply.body[0]) == ("org.gpusupervisor1.Error.NoSuchGpu", "No GPU has that UUID [2J.")
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError("secret"), asyncio.CancelledError()])

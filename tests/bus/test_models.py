@@ -32,7 +32,7 @@ MODELS = (
     ),
     Model("b", load_estimate=LoadEstimate(3_000_000, "RAM")),
 )
-FITS = (Fit("now", "there is room"), Fit("unknown", "nobody knows what it needs in VRAM"))
+FITS = (Fit("now", "there is room"), Fit("unknown", "how much VRAM it needs is not known"))
 ENGINE_PATH = names.engine_path("ollama")
 
 

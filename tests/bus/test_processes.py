@@ -95,7 +95,7 @@ async def test_described_processes_are_recognised_in_their_order(
 @pytest.mark.parametrize(
     ("process", "told"),
     [
-        ({"colour": Variant("s", "red")}, "'colour' is not known; there are unit"),
+        ({"colour": Variant("s", "red")}, "there is no 'colour'; allowed: unit"),
         ({"unit": Variant("u", 1)}, "unit must be a text"),
         ({"unit": Variant("s", "x" * (LONGEST_TEXT + 1))}, "unit must be a text"),
         ({"command_line": Variant("s", "x")}, "command_line must be texts"),

@@ -137,7 +137,7 @@ async def test_the_command_line_says_why_it_does_not_begin(
 ) -> None:
     controller.failure = NotSupported("No tenant file says where the models of ollama are")
     result = await shared_bus.run(*COMMAND, "ollama", "qwen3:8b")
-    assert (result.status, result.errors) == (1, "No tenant file says where the models of ollama are\n")
+    assert (result.status, result.errors) == (1, "No tenant file says where the models of ollama are.\n")
 
 
 async def test_the_command_line_shows_the_plan(authority: FixedAuthority, shared_bus: PrivateBus) -> None:

@@ -62,13 +62,13 @@ async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
     assert "which model" in (await ctl(bench, CARD, "ollama")).errors
     await bench.observer.sees_tenant("ollama", "calm", Activity=is_idle)
     failed = await ctl(bench, CARD, "ollama", "--model", "nothing")
-    assert (failed.status, failed.output) == (1, "nothing was measured; the card is as it was\n")
+    assert (failed.status, failed.output) == (1, "Nothing was measured; the card is as it was.\n")
     assert "model 'nothing' not found" in failed.errors
 
 
 async def test_an_interrupt_cancels_the_job_and_waits_until_the_card_is_as_it_was(bench: Bench) -> None:  # noqa: F811
     process = await bench.station.bus.spawn(
-        *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "40", "--steps", "64"
+        *COMMAND, "autotune", CARD, "ollama", "--model", MODEL, "--tokens", "200", "--steps", "64"
     )
     assert process.stderr is not None
     async with asyncio.timeout(60):

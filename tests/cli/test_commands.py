@@ -27,7 +27,7 @@ async def test_status_is_the_default(ctl: Run, service: BusService) -> None:
     assert shown.status == 0, shown.errors
     assert shown.output == (await ctl("status")).output
     assert shown.output.startswith("gpusupervisor 1.2.3, automatic, driver 580.95.05, healthy\n")
-    for part in ("NVIDIA GeForce RTX 4090", "ollama", "pid 4242: never touched", "as its API says"):
+    for part in ("NVIDIA GeForce RTX 4090", "ollama", "pid 4242; never touched", "as its API says"):
         assert part in shown.output
 
 
@@ -83,7 +83,7 @@ async def test_make_room_tells_what_came_back(ctl: Run, service: BusService, con
 async def test_a_refusal_of_the_service_is_told_in_its_words_and_ends_with_one(ctl: Run, service: BusService) -> None:
     shown = await ctl("make-room", "too-big")
     assert (shown.status, shown.output) == (1, "")
-    assert shown.errors == "train.py (pid 4242) is in the way and matches no tenant\n"
+    assert shown.errors == "train.py (pid 4242) is in the way and matches no tenant.\n"
 
 
 async def test_release_tells_what_came_back(ctl: Run, service: BusService, controller: FakeController) -> None:
@@ -100,16 +100,16 @@ async def test_cat_prints_the_effective_definition(ctl: Run, service: BusService
 
 
 async def test_automatic_is_switched(ctl: Run, service: BusService, controller: FakeController) -> None:
-    assert (await ctl("automatic", "off")).output.startswith("observe-only")
-    assert (await ctl("automatic", "on")).output == "automatic\n"
+    assert (await ctl("automatic", "off")).output.startswith("Observe-only: ")
+    assert (await ctl("automatic", "on")).output.startswith("Automatic: ")
     assert controller.calls == [("set_automatic", False), ("set_automatic", True)]
 
 
 async def test_reload_says_so_or_what_is_wrong(ctl: Run, service: BusService, controller: FakeController) -> None:
-    assert (await ctl("reload")).output == "reloaded\n"
+    assert (await ctl("reload")).output == "The configuration was read again.\n"
     controller.failure = InvalidConfiguration("a.toml: title is missing")
     shown = await ctl("reload")
-    assert (shown.status, shown.errors) == (1, "a.toml: title is missing\n")
+    assert (shown.status, shown.errors) == (1, "a.toml: title is missing.\n")
 
 
 @pytest.mark.parametrize("command", [("make-room", "ollama"), ("release", "ollama"), ("reload",), ("automatic", "off")])
@@ -118,7 +118,7 @@ async def test_what_the_caller_may_not_ends_with_four(
 ) -> None:
     authority.allow = False
     shown = await ctl(*command)
-    assert (shown.status, shown.errors) == (4, "no\n")
+    assert (shown.status, shown.errors) == (4, "no.\n")
     assert not controller.calls
 
 
@@ -212,7 +212,7 @@ async def test_lint_of_a_file_that_is_none_says_so(ctl: Run, service: BusService
 
 async def test_lint_of_what_is_installed_tells_every_problem(ctl: Run, service: BusService) -> None:
     service.publish(make_state())
-    assert (await ctl("lint")).output == "no problems found\n"
+    assert (await ctl("lint")).output == "No problems found.\n"
     wrong = tuple(Check(f"configuration-{n}", "degraded", f"{n}.toml: wrong", "", "") for n in (1, 2))
     service.publish(make_state(checks=(Check("driver", "failed", "no driver"), *wrong)))
     shown = await ctl("lint")
@@ -238,7 +238,7 @@ async def test_monitor_shows_signals_as_they_come_and_ends_on_interrupt(bus: Pri
             service.emit(event)
         service.publish(make_state({"ollama": 3 * GIB, "newcomer": GIB}))
         found: list[str] = [(await hello).decode()]
-        while not any(line.startswith("InterfacesAdded: newcomer") for line in found):
+        while not any(line.startswith("tenant newcomer is new") for line in found):
             found.append((await monitor.stdout.readline()).decode())
         return found
 
@@ -248,7 +248,7 @@ async def test_monitor_shows_signals_as_they_come_and_ends_on_interrupt(bus: Pri
     assert "plan-7 started\n" in shown
     assert "plan-7 comfyui freed: memory back within 0.8 s\n" in shown
     assert "plan-7 finished, satisfied: 4.0 GiB came back\n" in shown
-    assert "InterfacesRemoved: comfyui\n" in shown
+    assert "tenant comfyui is gone\n" in shown
     monitor.send_signal(signal.SIGINT)
     _, errors = await monitor.communicate()
     assert (monitor.returncode, errors) == (130, b"")
@@ -354,5 +354,5 @@ async def test_what_would_need_a_password_where_nobody_can_be_asked_says_how(
     shown = await ctl("reload")
     assert shown.status == 4
     assert shown.errors == (
-        "polkit wants a password\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
+        "polkit wants a password.\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
     )

@@ -1,6 +1,5 @@
 """`gpusupervisorctl edit`: what was edited is checked, put in place whole, and in force; or nothing has changed."""
 
-import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from gpusupervisor.cli.editing import CUT, editor
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.errors import InvalidConfiguration
 from tests.bus.builders import make_state
-from tests.bus.conftest import NOBODY, PrivateBus, Result
+from tests.bus.conftest import NOBODY, PrivateBus, Result, as_nobody
 from tests.bus.fakes import FakeController
 from tests.cli.pseudo_terminal import INTERRUPT, PseudoTerminal
 from tests.daemon.station import Station
@@ -184,7 +183,7 @@ async def test_what_is_no_tenants_name_is_no_file(name: str, desk: Desk) -> None
     assert not Path(f"{desk.editor}.ran").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+@as_nobody
 async def test_who_may_not_write_is_told_before_anything_is_opened(desk: Desk) -> None:
     desk.teach("touch \"$0.ran\"")  # fmt: skip
     done = await desk.edit("renderbox", uid=NOBODY)

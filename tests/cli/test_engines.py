@@ -27,7 +27,7 @@ async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, publishe
     shown = await ctl("engine", "ollama")
     assert shown.status == 0, shown.errors
     for part in (
-        "ollama  ollama 0.12.0",
+        "ollama  0.12.0",
         "unit      ollama.service",
         "OLLAMA_KEEP_ALIVE = 5m  /etc/o.conf",
         "after a restart: -1",
@@ -37,13 +37,13 @@ async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, publishe
         assert part in shown.output
     assert "\x1b" not in shown.output
     unknown = (await ctl("engine", "comfyui")).output
-    assert "no settings are known" in unknown
+    assert "No settings are known." in unknown
     assert "which process it is is not known" in unknown
 
 
 async def test_all_engines_are_a_line_each(ctl: Run, published: BusService) -> None:
     listed = (await ctl("engines")).output.splitlines()
-    assert listed[0].split() == ["ENGINE", "VERSION", "ENDPOINT"]
+    assert listed[0].split() == ["ENGINE", "STATE", "VERSION", "ENDPOINT"]
     assert [line.split()[0] for line in listed[1:]] == ["ollama", "comfyui"]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING
+from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, WRONG_USE, CommandFailed
 from gpusupervisor.cli.failures import Place, failure
 
 HERE, THERE = Place(), Place("me@box")
@@ -12,9 +12,10 @@ BUS = "org.freedesktop.DBus.Error."
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        (f"{BUS}ServiceUnknown", "it is not installed"),
+        (f"{BUS}ServiceUnknown", "It is not installed"),
         ("org.freedesktop.systemd1.UnitMasked", "systemctl unmask gpusupervisor"),
-        ("org.freedesktop.systemd1.NoSuchUnit", "installed and not enabled"),
+        (f"{BUS}FileExists", "systemctl unmask gpusupervisor"),
+        ("org.freedesktop.systemd1.NoSuchUnit", "installed, but not enabled"),
         (f"{BUS}Spawn.ChildExited", "as the bus says"),
         (f"{BUS}NoReply", "as the bus says"),
         (f"{BUS}TimedOut", "as the bus says"),
@@ -32,7 +33,8 @@ def test_a_service_that_does_not_answer_is_told_with_the_reason_and_how_to_start
 
 def test_another_machines_commands_are_run_there() -> None:
     assert THERE.command("systemctl status x") == "ssh me@box systemctl status x"
-    assert HERE.command("systemctl status x") == "systemctl status x"
+    assert Place("me@box:2222").command("sudo x", terminal=True) == "ssh -t -p 2222 me@box sudo x"
+    assert HERE.command("systemctl status x", terminal=True) == "systemctl status x"
 
 
 def test_a_refusal_is_told_in_the_services_own_words() -> None:
@@ -59,3 +61,21 @@ def test_without_a_bus_the_way_to_one_is_told() -> None:
     assert "No system bus to talk to (nothing there)" in HERE.no_bus(OSError("nothing there"))
     assert "systemd-stdio-bridge" in THERE.no_bus(EOFError())
     assert "it hung up" in THERE.no_bus(EOFError())
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("box", ["box"]), ("me@box", ["me@box"]), ("me@box:2222", ["-p", "2222", "me@box"]),
+        ("::1", ["::1"]), ("me@[::1]:22", ["-p", "22", "me@::1"]), ("[fe80::1]", ["fe80::1"]),
+    ],
+)  # fmt: skip
+def test_hosts_are_given_to_ssh_as_it_takes_them(host: str, words: list[str]) -> None:
+    assert Place(host).login == words
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=x", "me@", "-x@box", "me@-x", ":22"])
+def test_what_is_no_host_never_reaches_ssh(host: str) -> None:
+    with pytest.raises(CommandFailed, match="is not a machine") as caught:
+        _ = Place(host).login
+    assert caught.value.exit_code == WRONG_USE

@@ -180,6 +180,7 @@ async def test_follow_without_a_service_says_so(ctl: Run) -> None:
         ),
         ({"kind": "job", "details": {"id": 3, "state": "failed", "detail": "no"}}, "job 3 failed: no"),
         ({"kind": "drift", "details": {"id": "fans", "state": "drifted", "detail": "x"}}, "fans is drifted: x"),
+        ({"kind": "drift", "details": {"id": "fan", "state": "ended", "detail": "x"}}, "the drift of fan is over: x"),
         ({"kind": "health", "details": {"id": "driver", "state": "gone"}}, "driver is gone"),
         ({"kind": "comet", "tenant": "x", "details": {"a": 1}}, "x: {'a': 1}"),
         ({"kind": "outcome", "plan": "p1", "details": {"freed": "much"}}, "p1 finished, ?: ? came back"),
@@ -247,12 +248,12 @@ def test_no_line_is_drawn_over_a_time_of_which_nothing_is_known() -> None:
 
 async def test_what_was_learned_is_listed_with_when_and_from_what(ctl: Run, remembering: BusService) -> None:
     header, comfyui, load, need = (await ctl("learned")).output.splitlines()
-    assert header.split() == ["TENANT", "WHAT", "VALUE", "GPU", "LEARNED", "FROM"]
+    assert header.split() == ["TENANT", "WHAT", "VALUE", "LEARNED", "FROM"]
     assert comfyui.startswith("comfyui  floor")
-    assert comfyui.endswith("what it kept after a release")
-    assert " 4.0 GiB/s  NVIDIA GeForce RTX 4090  20" in load
-    assert need.split()[:5] == ["ollama", "need", "13.0", "GiB", "-"]
-    assert need.endswith("the most that it held while it worked (not stored yet)")
+    assert comfyui.endswith("what it kept after a release on NVIDIA GeForce RTX 4090")
+    assert " 4.0 GiB/s  20" in load
+    assert need.split()[:4] == ["ollama", "need", "13.0", "GiB"]
+    assert need.endswith("the most that it held while it worked; not stored yet")
     told = json.loads((await ctl("learned", "comfyui", "--json")).output)
     assert [(fact["kind"], fact["gpu"], fact["application"], fact["stored"]) for fact in told] == [
         ("floor", CARD, None, True)

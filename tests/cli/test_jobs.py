@@ -52,7 +52,7 @@ async def terminal(bus: PrivateBus, *arguments: str) -> PseudoTerminal:
 
 
 async def test_jobs_are_listed_and_shown(ctl: Run, works: Works) -> None:
-    assert (await ctl("jobs")).output == "no job runs, and none has ended lately\n"
+    assert (await ctl("jobs")).output == "No job runs, and none has ended lately.\n"
     labour = await works.begin()
     labour.report(42, "point 4 of 9")
     row = (await ctl("jobs")).output.splitlines()[1].split()
@@ -91,13 +91,13 @@ async def test_following_without_a_terminal_tells_each_step_on_a_line(bus: Priva
     output, _ = await following.communicate()
     assert following.returncode == 0
     assert output.decode().startswith("job 1  autotune\n")
-    assert "nothing was measured" in output.decode(), "as autotune itself says it"
+    assert "Nothing was measured" in output.decode(), "as autotune itself says it"
 
 
 async def test_following_a_job_that_there_is_not_says_so_as_looking_at_it_does(bus: PrivateBus, works: Works) -> None:
     await works.begin()
     looked, followed = [await bus.run(*COMMAND, "job", "99", *more) for more in ((), ("--follow",))]
-    assert (looked.status, looked.errors) == (1, "There is no job 99, or it ended long ago\n")
+    assert (looked.status, looked.errors) == (1, "There is no job 99, or it ended long ago.\n")
     assert (followed.status, followed.errors) == (looked.status, looked.errors)
 
 
@@ -110,7 +110,7 @@ async def test_following_what_fails_ends_with_one_and_says_why(bus: PrivateBus, 
     await following.stderr.readline()
     labour.finish.set()
     output, errors = await following.communicate()
-    assert (following.returncode, errors) == (1, b"the GPU is lost\n")
+    assert (following.returncode, errors) == (1, b"the GPU is lost.\n")
     assert json.loads(output) | {"started_at": 0, "ended_at": 0} == {
         "id": 1, "kind": "autotune", "target": "GPU-1", "started_by": 0, "started_at": 0, "state": "failed",
         "progress": 10, "detail": "the GPU is lost", "result": {}, "ended_at": 0,
@@ -129,13 +129,13 @@ async def test_on_a_terminal_there_is_a_bar_and_ctrl_c_cancels_and_says_so(bus: 
     labour.report(42, "point 4 of 9")
     following = await terminal(bus, "job", "1", "-f")
     await following.wait_for("point 4 of 9")
-    assert "42%" in following.written
+    assert " 42 %" in following.written
     assert "━" in following.written
     following.press(INTERRUPT)
     await labour.cancelled.wait()
     assert await following.end() == 130
     assert "Cancelling" in following.written
-    assert "Job 1 is cancelled" in following.written
+    assert "Job 1 was cancelled" in following.written
     assert "Traceback" not in following.written
 
 
@@ -172,7 +172,7 @@ async def test_ctrl_c_without_being_allowed_to_cancel_says_so_and_goes_on(
     labour.finish.set()
     _, errors = await following.communicate()
     assert following.returncode == 0
-    assert errors == b"no\n"
+    assert errors == b"no.\n"
 
 
 async def test_what_somebody_else_cancels_ends_with_one(bus: PrivateBus, works: Works, ctl: Run) -> None:
@@ -184,7 +184,7 @@ async def test_what_somebody_else_cancels_ends_with_one(bus: PrivateBus, works: 
     await ctl("cancel", "1")
     _, errors = await following.communicate()
     assert following.returncode == 1
-    assert "Job 1 is cancelled" in errors.decode()
+    assert "Job 1 was cancelled" in errors.decode()
 
 
 async def test_a_service_that_stops_ends_the_following(bus: PrivateBus, works: Works) -> None:

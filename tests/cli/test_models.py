@@ -17,7 +17,7 @@ async def test_models_are_listed_with_what_fits(service: BusService, ctl: Run) -
     assert shown.status == 0, shown.errors
     rows = [" ".join(line.split()) for line in shown.output.splitlines()]
     assert rows[1] == "ollama llama3:8b loaded, spilled 6.0 GiB now there is room"
-    assert rows[2].startswith("ollama b unknown ? unknown from RAM, about 3s nobody knows")
+    assert rows[2] == "ollama b unknown ? unknown how much VRAM it needs is not known; loads from RAM, about 3s"
     assert "ollama: part is unknown" in rows
     assert any(row.endswith(": 1 model fits but") for row in rows)
     nobody = await ctl("models", "nobody")
@@ -73,7 +73,8 @@ def test_engines_that_do_not_run_are_counted_and_not_complained_of() -> None:
     several = [engine("a", reachable=True), engine("b", reachable=False), engine("c", reachable=False)]
     lines = drawn(models_screen({"engines": several, "gpus": []})).splitlines()
     assert lines == [
-        "no models are known", "", "a: a is mute", "", "2 more do not answer (gpusupervisorctl engines lists all)",
+        "No models are known.", "", "a: a is mute", "",
+        "2 more engines do not answer (gpusupervisorctl engines lists all)",
     ]  # fmt: skip
     alone = drawn(models_screen({"engines": several[1:2], "gpus": []}))
     assert "b: b is mute" in alone, "who asks for one is told"

@@ -10,7 +10,6 @@ import pytest
 from gpusupervisor.cli import commands, exits
 from gpusupervisor.cli.main import first_word, parse, parser
 from gpusupervisor.cli.registry import Argument, Command, Completes
-from gpusupervisor.cli.remote import ssh_command
 
 HEAVY = {"rich", "dbus_fast", "asyncio", "dataclasses", "inspect", "json", "pathlib", "subprocess"}
 
@@ -87,21 +86,3 @@ def test_the_version_is_told_without_any_command() -> None:
     found = imported_by(code)
     assert not HEAVY & found
     assert not {name for name in found if name.startswith("gpusupervisor.cli.commands.")}
-
-
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        ("box", ["--", "box"]), ("me@box", ["--", "me@box"]), ("me@box:2222", ["-p", "2222", "--", "me@box"]),
-        ("::1", ["--", "::1"]), ("me@[::1]:22", ["-p", "22", "--", "me@::1"]), ("[fe80::1]", ["--", "fe80::1"]),
-    ],
-)  # fmt: skip
-def test_hosts_are_given_to_ssh_as_it_takes_them(host: str, words: list[str]) -> None:
-    assert ssh_command(host) == ["ssh", "-xT", *words, "systemd-stdio-bridge"]
-
-
-@pytest.mark.parametrize("host", ["", "-oProxyCommand=x", "me@", "-x@box", "me@-x", ":22"])
-def test_what_is_no_host_never_reaches_ssh(host: str) -> None:
-    with pytest.raises(exits.CommandFailed, match="is not a machine") as caught:
-        ssh_command(host)
-    assert caught.value.exit_code == exits.WRONG_USE

@@ -22,6 +22,7 @@ class Remote:
     def __init__(self, folder: Path, bus: PrivateBus) -> None:
         self.log = folder / "log"
         self._ssh = folder / "ssh"
+        self.path = f"{folder}:{os.environ['PATH']}"
         self.answer(SSH.format(log=self.log, address=bus.address))
 
     def answer(self, script: str) -> None:
@@ -30,7 +31,7 @@ class Remote:
 
     async def spawn(self, *arguments: str) -> asyncio.subprocess.Process:
         environment = {
-            "PATH": f"{self._ssh.parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
+            "PATH": self.path, "LC_ALL": "C.UTF-8",
             "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent",
         }  # fmt: skip
         pipe = asyncio.subprocess.PIPE
@@ -55,7 +56,7 @@ async def test_commands_work_as_here(remote: Remote, service: BusService) -> Non
     shown = await remote.run("-H", "me@box:2222", "tenants")
     assert (shown.status, shown.errors) == (0, "")
     assert "ollama" in shown.output
-    assert remote.log.read_text().splitlines()[0] == "-xT -p 2222 -- me@box systemd-stdio-bridge"
+    assert remote.log.read_text().splitlines()[0] == "-xT -p 2222 me@box systemd-stdio-bridge"
 
 
 async def test_errors_say_which_machine(remote: Remote, bus: PrivateBus) -> None:
@@ -65,13 +66,32 @@ async def test_errors_say_which_machine(remote: Remote, bus: PrivateBus) -> None
     assert "ssh box systemctl status gpusupervisor" in shown.errors
 
 
-async def test_a_login_that_fails_shows_what_ssh_says(remote: Remote) -> None:
-    remote.answer("#!/bin/sh\necho 'me@box: Permission denied (publickey).' >&2\nexit 255\n")
-    shown = await remote.run("tenants", "-H", "me@box")
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'Permission denied (publickey).' >&2; exit 255", "ssh could not log in"),
+        ("exit 127", "systemd-stdio-bridge was not found"),
+        ("echo welcome; printf 'DATA\\r\\n'; exec cat >/dev/null", "unknown response from server: 'welcome"),
+        ("read -r _; exit 1", "connection closed during authentication"),
+    ],
+)
+async def test_without_a_connection_ssh_is_heard_and_the_next_step_told(
+    remote: Remote, script: str, reason: str
+) -> None:
+    remote.answer(f"#!/bin/sh\n{script}\n")
+    shown = await remote.run("tenants", "-H", "me@box:2222")
     assert shown.status == 3
-    assert "Permission denied" in shown.errors
-    assert "No connection to the system bus of me@box" in shown.errors
-    assert "Traceback" not in shown.errors
+    *heard, first, _, next_step = shown.errors.splitlines()
+    assert heard == (["Permission denied (publickey)."] if "255" in script else [])
+    assert first.startswith("No connection to the system bus of me@box:2222 (")
+    assert reason in first
+    assert next_step == "Try it with: ssh -p 2222 me@box systemd-stdio-bridge"
+
+
+async def test_without_ssh_here_that_is_told(remote: Remote) -> None:
+    remote.path = "/nonexistent"
+    shown = await remote.run("tenants", "-H", "box")
+    assert (shown.status, "(ssh does not start here: No such file or directory)" in shown.errors) == (3, True)
 
 
 async def test_what_is_no_host_is_wrong_use(remote: Remote) -> None:

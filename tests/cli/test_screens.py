@@ -65,21 +65,42 @@ def test_a_result_shows_each_step_as_it_was_measured() -> None:
 
 def test_the_table_of_tenants_lists_the_largest_first() -> None:
     made = tenants.all_tenants([tenant("a", holding=1), tenant("b", holding=3), tenant("c", holding=2)], NARROW)
-    assert [row.split()[0] for row in drawn([made]).splitlines()[1:]] == ["b", "c", "a"]
+    assert [row.split()[0] for row in drawn(made).splitlines()[1:]] == ["b", "c", "a"]
 
 
 def test_the_table_of_tenants_has_columns_for_figures_only_where_there_is_room() -> None:
     rows = [tenant(need=14 * GIB, reclaimable=11 * GIB)]
-    wide = drawn([tenants.all_tenants(rows, WIDE)], 200).splitlines()
+    wide = drawn(tenants.all_tenants(rows, WIDE), 200).splitlines()
     assert wide[0].split() == ["TENANT", "ACTIVITY", "HOLDS", "NEEDS", "GIVES", "BACK", "WHY"]
-    narrow = " ".join(drawn([tenants.all_tenants(rows, NARROW)]).split())
+    narrow = " ".join(drawn(tenants.all_tenants(rows, NARROW)).split())
     assert "no request is running; needs 14.0 GiB; can give back 11.0 GiB" in narrow
 
 
-def test_a_long_name_is_cut_where_there_is_no_room_and_nowhere_else() -> None:
+def test_a_long_name_is_folded_where_there_is_no_room_and_nowhere_cut() -> None:
     rows = [tenant("x" * 60)]
-    assert "x" * 60 not in drawn([tenants.all_tenants(rows, NARROW)])
-    assert "x" * 60 in drawn([tenants.all_tenants(rows, Canvas(10_000, colours=False, unicode=True))], 10_000)
+    narrow = drawn(tenants.all_tenants(rows, NARROW))
+    assert "x" * 60 not in narrow
+    assert narrow.count("x") == 60
+    assert "x" * 60 in drawn(tenants.all_tenants(rows, Canvas(10_000, colours=False, unicode=True)), 10_000)
+
+
+def test_a_long_name_in_another_column_leaves_room_for_the_names() -> None:
+    rows = [("e" * 60, "m" * 40, Text("a sentence that does not fit beside all of that, by no means"))]
+    lines = drawn([table(("ENGINE", "MODEL", "WHY"), rows, names=1)]).splitlines()
+    assert sum(line.count("m") for line in lines[:-1]) == 40
+    assert max(map(len, lines)) <= 80
+
+
+def test_after_a_name_from_right_to_left_the_columns_stay_where_they_are_on_every_line() -> None:
+    rows = [("א" * 60, "busy", Text("a sentence as long as this one"))]
+    first, second, *_ = drawn([table(("NAME", "STATE", "WHY"), rows)]).splitlines()[1:]
+    assert first.strip("א").startswith("\u200e  busy")
+    assert second.strip("א") == ""
+
+
+def test_columns_in_which_there_is_nothing_are_left_out() -> None:
+    lines = drawn([table(("NAME", "TIME", "WHY"), [("a", "", "so"), ("b", "", "")])]).splitlines()
+    assert [line.split() for line in lines] == [["NAME", "WHY"], ["a", "so"], ["b"]]
 
 
 def test_one_tenant_is_shown_with_all_that_is_known_of_it() -> None:
@@ -106,7 +127,7 @@ def test_health_shows_the_worst_first_with_what_to_do() -> None:
 
 
 def test_jobs_are_a_table_and_one_is_shown_with_its_result() -> None:
-    assert drawn([jobs.all_jobs([])]) == "no job runs, and none has ended lately"
+    assert drawn([jobs.all_jobs([])]) == "No job runs, and none has ended lately."
     row = drawn([jobs.all_jobs([job()])], 200).splitlines()[1]
     assert row.split()[:5] == ["3", "autotune", "running", "42", "%"]
     text = drawn(jobs.details(job(state="failed", started_by=None, result={"unit": "token"})))
@@ -119,7 +140,7 @@ def test_nothing_that_others_named_can_steer_the_terminal() -> None:
     named = tenant(NASTY, title=NASTY, activity_reason=NASTY, activity_evidence=[NASTY], need_source=NASTY, need=1,
                    impact=NASTY, remedy=NASTY, engine=NASTY, processes=[process], release_method=NASTY)  # fmt: skip
     texts = [
-        drawn([tenants.all_tenants([named], NARROW), tenants.all_tenants([named], WIDE)]),
+        drawn([*tenants.all_tenants([named], NARROW), *tenants.all_tenants([named], WIDE)]),
         drawn(tenants.details(named, {"GPU-1": NASTY})),
         drawn(plans.plan_screen(plan(NASTY))),
         drawn(plans.result_screen(result(NASTY))),
@@ -158,7 +179,7 @@ def test_changed_properties_are_one_line_and_bulky_ones_left_out() -> None:
 @pytest.mark.parametrize(
     ("member", "body", "told"),
     [
-        ("InterfacesAdded", ["/org/gpusupervisor1/tenants/x", {}], "InterfacesAdded: x"),
+        ("InterfacesAdded", ["/org/gpusupervisor1/tenants/x", {}], "tenant x is new"),
         ("NameOwnerChanged", ["n", ":1.2", ""], "gpusupervisor has stopped"),
         ("NameOwnerChanged", ["n", "", ":1.3"], "gpusupervisor has started"),
         ("Finished", ["failed", "no load", {}], "job 4 failed: no load"),
@@ -207,5 +228,11 @@ def test_a_job_shows_its_result_as_the_command_does_that_starts_it() -> None:
 
 
 def test_where_there_is_nothing_it_is_said() -> None:
-    assert drawn([tenants.all_tenants([], NARROW)]) == "no tenant is described"
-    assert drawn([engines.all_engines([])]) == "no engine is described"
+    assert drawn(tenants.all_tenants([], NARROW)) == "No tenant is described."
+    assert drawn(engines.all_engines([])) == "No engine is described."
+
+
+def test_a_number_is_not_torn_from_its_unit() -> None:
+    rows = [("a", Text("it can give back 256.0 MiB"))]
+    lines = drawn([table((), rows)], 28).splitlines()
+    assert lines == ["a", "    it can give back", "    256.0 MiB"]

@@ -3,7 +3,6 @@ as systemd tells of them.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.simulation.engines.launch import disguised_python
-from tests.bus.conftest import NOBODY, Result
+from tests.bus.conftest import NOBODY, Result, as_nobody
 from tests.cli.fake_systemd import FakeSystemd, Unit
 from tests.cli.pseudo_terminal import INTERRUPT, PseudoTerminal
 from tests.daemon.station import Station, wait_until
@@ -199,7 +198,7 @@ async def test_a_file_that_is_there_is_left_alone(name: str, text: str, told: st
     file.unlink()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+@as_nobody
 async def test_who_may_not_write_sees_everything_and_is_told(machine: Machine) -> None:
     done = await machine.setup("--yes", uid=NOBODY)
     assert done.status == 4

@@ -82,7 +82,7 @@ def test_before_the_first_look_the_first_line_says_why_nothing_is_known() -> Non
 @pytest.mark.parametrize("state", ["asleep", "lost", "failing"])
 def test_a_card_that_cannot_be_read_shows_its_state_and_no_numbers(state: str) -> None:
     card = gpu(state=state, state_detail="because", memory_total=None, memory_used=None, memory_free=None)
-    assert shown(status([card], [])).splitlines()[2] == f"NVIDIA GeForce RTX 4090: {state} - because"
+    assert shown(status([card], [])).splitlines()[2] == f"NVIDIA GeForce RTX 4090  {state}, because"
 
 
 def test_sizes_that_nobody_knows_are_question_marks_and_never_eighteen_exabytes() -> None:

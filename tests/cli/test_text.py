@@ -1,10 +1,21 @@
 """Names of any script, and nothing that steers a terminal."""
 
+from io import StringIO
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusupervisor.cli.text import LEFT_TO_RIGHT_MARK, NEAREST, is_utf8, safe, safe_lines
+from gpusupervisor.cli.text import (
+    LEFT_TO_RIGHT_MARK,
+    NEAREST,
+    folded,
+    is_utf8,
+    kept_in_place,
+    safe,
+    safe_lines,
+    sentence,
+)
 from tests.cli.screens import NASTY, is_harmless
 from tests.cli.shapes_of import EVERY_SCRIPT
 
@@ -51,3 +62,21 @@ def test_utf8_is_known_by_all_its_names() -> None:
     assert is_utf8("utf8")
     assert not is_utf8("ANSI_X3.4-1968")
     assert not is_utf8(None)
+
+
+def test_what_follows_text_from_right_to_left_stays_in_place_once() -> None:
+    assert kept_in_place("שלום") == LEFT_TO_RIGHT_MARK
+    assert kept_in_place(safe("שלום")) == kept_in_place("日本") == kept_in_place("a") == ""
+
+
+def test_a_message_is_folded_between_words_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = StringIO()
+    assert folded("There are: one, two-three and four", stream) == "There are: one, two-three and four"
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert folded("There are: one, two-three and four", stream) == "There are: one,\ntwo-three and four"
+    assert folded("x" * 30, stream) == "x" * 30, "what has no words is left to the terminal"
+
+
+def test_a_message_ends_with_one_full_stop() -> None:
+    assert sentence("it is lost") == sentence("it is lost.") == "it is lost."

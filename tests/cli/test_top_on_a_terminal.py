@@ -103,6 +103,6 @@ async def test_another_machine_is_named_and_found_again(tmp_path: Path, bus: Pri
     await terminal.wait_for("is lost")
     service.publish(make_state({"newcomer": GIB}))
     await terminal.wait_for("newcomer")
-    assert log.read_text().splitlines()[0] == "-q -o BatchMode=yes -xT -- me@box systemd-stdio-bridge"
+    assert log.read_text().splitlines()[0] == "-q -o BatchMode=yes -xT me@box systemd-stdio-bridge"
     terminal.press(b"q")
     assert await terminal.end() == 0

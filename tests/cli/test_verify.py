@@ -21,10 +21,12 @@ from tests.cli.conftest import COMMAND, Run
 from tests.cli.pseudo_terminal import INTERRUPT, PseudoTerminal
 from tests.cli.screens import NASTY, drawn, is_harmless
 
+GIB = 1 << 30
 
-def idle_engine() -> State:
-    """ComfyUI is idle, holds memory, and could be told to load what it has loaded."""
-    state = with_models(make_state())
+
+def idle_engine(held: int = 5 * GIB) -> State:
+    """ComfyUI is idle, holds memory, and could be told to load what it has loaded; a release brings 4 GiB."""
+    state = with_models(make_state({"ollama": 12 * GIB, "comfyui": held}))
     engine = replace(state.engines["ollama"], id="comfyui", models=(replace(MODELS[0], spilled=False),))
     return replace(state, engines={"comfyui": replace(engine, fits=engine.fits[:1])})
 
@@ -57,7 +59,7 @@ async def test_a_dry_run_shows_what_would_be_tried_and_does_nothing(
     shown: BusService, ctl: Run, controller: FakeController
 ) -> None:
     told = json.loads((await ctl("verify", "--dry-run", "--json")).output)
-    assert told["passed"] is None
+    assert told["outcome"] is None
     assert steps(told) == [
         ("release", "comfyui", "planned"), ("load", "comfyui", "planned"), ("release", "ollama", "skipped"),
         ("profile", CARD, "skipped"), ("fans", CARD, "skipped"),
@@ -74,16 +76,18 @@ async def test_it_does_nothing_where_nobody_can_be_asked(
     assert "--yes" in refused.errors
 
 
+@pytest.mark.parametrize(("held", "outcome", "code"), [(4 * GIB, "passed", 0), (5 * GIB, "partial", 5)])
 async def test_each_step_is_told_with_what_was_measured(
-    shown: BusService, ctl: Run, controller: FakeController
+    shown: BusService, ctl: Run, controller: FakeController, held: int, outcome: str, code: int
 ) -> None:
+    shown.publish(idle_engine(held))
     done = await ctl("verify", "--yes", "--json")
     told = json.loads(done.output)
     assert [call[0] for call in controller.calls] == ["release", "load_work"]
     release, load = told["steps"][:2]
-    assert (release["measured"], load["model"], load["measured"]) == (4 << 30, "llama3:8b", 4 << 30)
+    assert (release["measured"], load["model"], load["measured"]) == (4 * GIB, "llama3:8b", 4 * GIB)
     assert load["verdict"] == "ok"
-    assert (told["passed"], done.status) == (True, 0)
+    assert (told["outcome"], done.status) == (outcome, code)
 
 
 async def test_a_release_that_is_refused_has_failed_and_nothing_is_loaded_for_it(
@@ -94,7 +98,7 @@ async def test_a_release_that_is_refused_has_failed_and_nothing_is_loaded_for_it
     told = json.loads(done.output)
     assert steps(told)[:2] == [("release", "comfyui", "failed"), ("load", "comfyui", "skipped")]
     assert told["steps"][0]["detail"] == "comfyui has begun to work"
-    assert (told["passed"], done.status) == (False, 1)
+    assert (told["outcome"], done.status) == ("failed", 1)
 
 
 async def test_only_one_tenant_is_tried_where_one_is_named(
@@ -114,7 +118,9 @@ async def test_who_may_not_is_told_so_at_once(
     authority.allow = False
     refused = await ctl("verify", "--yes", "--json")
     assert refused.status == 4
-    assert [verdict for *_, verdict in steps(json.loads(refused.output))] == ["skipped"] * 5
+    told = json.loads(refused.output)
+    assert told["outcome"] == "broken-off"
+    assert [verdict for *_, verdict in steps(told)] == ["skipped"] * 5
     assert controller.calls == []
 
 
@@ -149,6 +155,7 @@ async def terminal(bus: PrivateBus, *arguments: str) -> PseudoTerminal:
 async def test_a_person_is_asked_first(
     shown: BusService, bus: PrivateBus, controller: FakeController, answer: bytes, status: int
 ) -> None:
+    shown.publish(idle_engine(4 * GIB))
     person = await terminal(bus, "verify")
     await person.wait_for("Go on? [y/N]")
     assert "release comfyui: ask it for its memory" in person.written
@@ -189,4 +196,4 @@ def test_nothing_that_others_wrote_steers_the_terminal() -> None:
         "step": "release", "target": NASTY, "model": NASTY, "expected": 1, "measured": None, "duration": None,
         "verdict": "failed", "detail": NASTY,
     }  # fmt: skip
-    assert is_harmless(drawn(screen({"passed": False, "steps": [step]})))
+    assert is_harmless(drawn(screen({"outcome": "failed", "steps": [step]})))

@@ -52,7 +52,7 @@ async def test_lint_knows_the_schema_and_what_is_installed(running: Station) -> 
     bad = running.folder / "renderbox.toml"
     bad.write_text('priority = 300\ncolour = "red"\n')
     fine = await running.bus.run(*COMMAND, "lint", str(good))
-    assert (fine.status, fine.output) == (0, "no problems found\n")
+    assert (fine.status, fine.output) == (0, "No problems found.\n")
     wrong = await running.bus.run(*COMMAND, "lint", str(good), str(bad))
     assert wrong.status == 1
     first, second = sorted(wrong.output.splitlines())

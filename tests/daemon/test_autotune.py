@@ -219,6 +219,9 @@ async def test_when_the_supervisor_is_killed_the_helper_takes_the_point_back(ben
     await asyncio.to_thread(bench.daemon.wait)
     assert bench.limit() == 150_000, "nobody could have taken it back yet"
     await bench.until_set(lambda limit: limit == BEFORE, "the state before, by the helper alone")
+    call = ("call", names.HELPER_NAME, names.HELPER_PATH, names.HELPER_NAME, "State")
+    told = (await bench.station.bus.busctl(*call)).json[0]
+    assert told[CARD]["last_trial"]["data"] == "abandoned", "not only when its time was up"
 
 
 async def test_when_the_supervisor_is_stopped_it_takes_the_point_back_first(bench: Bench) -> None:
@@ -272,7 +275,7 @@ async def test_what_cannot_be_swept_is_refused_with_the_reason(bench: Bench) -> 
     await refused(bench, "InvalidArgument", "steps is 0; allowed: 1 to 64", steps=("u", 0))
     await refused(bench, "InvalidArgument", "allowed: 0 to 99 percent", tolerance=("u", 100))
     await refused(bench, "InvalidArgument", "-1000 to 1000 MHz", clock_offsets=("ai", [2000]))
-    await refused(bench, "InvalidArgument", "'speed' of type s is none; allowed: model", speed=("s", "fast"))
+    await refused(bench, "InvalidArgument", "no 'speed' of type s; allowed: model", speed=("s", "fast"))
     observer = bench.observer
     await observer.ask(GPU, PROFILE, "Try", "st", json.dumps({"persistence": True}), 60_000_000)
     await refused(bench, "Busy", "A profile is on trial")

@@ -17,7 +17,7 @@ from tests.daemon.engine_proxy import EngineProxy
 from tests.daemon.observer import CallFailed, observer_of
 from tests.daemon.station import Station
 
-PROMPT = 3.0
+PROMPT = 10.0
 """Seconds within which it ends; systemd would wait for 90."""
 SLOW_APP = f"""\
 title = "Slow"

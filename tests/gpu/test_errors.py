@@ -1,7 +1,7 @@
 import pynvml
 import pytest
 
-from gpusupervisor.gpu.errors import DriverError, ErrorClass, classify, code_of, plain
+from gpusupervisor.gpu.errors import DriverError, ErrorClass, code_of, plain
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ from gpusupervisor.gpu.errors import DriverError, ErrorClass, classify, code_of,
     ],
 )
 def test_every_code_has_a_class(code: int, expected: ErrorClass) -> None:
-    assert classify(pynvml.NVMLError(code)) == expected
+    assert DriverError("nvmlInit", code_of(pynvml.NVMLError(code))).error_class == expected
 
 
 def test_a_missing_symbol_that_pynvml_reports_as_no_nvml_error_is_unsupported() -> None:
     mismatch = pynvml.NVMLLibraryMismatchError("Unversioned function called")
     assert not isinstance(mismatch, pynvml.NVMLError)
-    assert classify(mismatch) == "unsupported"
     assert code_of(mismatch) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert DriverError("nvmlInit", code_of(mismatch)).error_class == "unsupported"
 
 
 def test_an_unhashable_error_becomes_one_that_can_be_kept_and_compared() -> None:

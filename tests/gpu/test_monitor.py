@@ -236,6 +236,44 @@ async def test_a_passing_error_does_not_initialise_again_but_a_lasting_one_does(
     assert world.calls.count(INIT) == 2
 
 
+async def test_one_of_two_gpus_that_goes_on_failing_has_nvml_initialised_again(
+    monitor: GpuMonitor, world: World, clock: HandClock
+) -> None:
+    add_second_gpu(world)
+    await monitor.sample()
+    world.gpus[1].errors[MEMORY] = pynvml.NVML_ERROR_UNKNOWN
+    for _ in range(3):
+        clock.advance(1)
+        assert states(await monitor.sample()) == {A: "ok", B: "failing"}
+    assert world.calls.count(INIT) == 1
+    clock.advance(2)
+    world.gpus[1].errors.clear()
+    assert states(await monitor.sample()) == {A: "ok", B: "ok"}
+    assert world.calls.count(INIT) == 2
+
+
+async def test_a_gpu_that_could_not_be_opened_for_a_moment_is_opened_later(
+    monitor: GpuMonitor, world: World, clock: HandClock
+) -> None:
+    add_second_gpu(world)
+    world.gpus[1].errors["nvmlDeviceGetHandleByIndex_v2"] = pynvml.NVML_ERROR_UNKNOWN
+    assert states(await monitor.sample()) == {A: "ok"}
+    world.gpus[1].errors.clear()
+    clock.advance(2)
+    assert states(await monitor.sample()) == {A: "ok", B: "ok"}
+
+
+async def test_a_gpu_that_may_not_be_opened_does_not_have_nvml_initialised_for_ever(
+    monitor: GpuMonitor, world: World, clock: HandClock
+) -> None:
+    add_second_gpu(world)
+    world.gpus[1].errors["nvmlDeviceGetHandleByIndex_v2"] = pynvml.NVML_ERROR_NO_PERMISSION
+    for _ in range(5):
+        assert states(await monitor.sample()) == {A: "ok"}
+        clock.advance(60)
+    assert world.calls.count(INIT) == 1
+
+
 async def test_a_gpu_that_was_taken_out_is_forgotten(
     monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs
 ) -> None:
@@ -313,6 +351,17 @@ async def test_no_call_is_made_while_every_gpu_is_suspended(
         assert (sample.driver.state, sample.gpus) == ("asleep", ())
         clock.advance(20)
     assert list(world.calls) == []
+    sysfs.set_status(PCI_A, "active")
+    assert states(await monitor.sample()) == {A: "ok"}
+
+
+async def test_waking_asks_the_gpus_that_sleep_and_nothing_else_does(
+    monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs
+) -> None:
+    sysfs.add(PCI_A, "suspended")
+    assert (await monitor.sample(needed=True)).driver.state == "asleep"
+    assert world.touched[A] == 0
+    assert states(await monitor.wake()) == {A: "ok"}
     sysfs.set_status(PCI_A, "active")
     assert states(await monitor.sample()) == {A: "ok"}
 
@@ -395,13 +444,47 @@ async def test_need_opens_nvml_again(monitor: GpuMonitor, world: World, clock: H
     assert states(await monitor.sample(needed=True)) == {A: "ok"}
 
 
-@pytest.mark.parametrize("keeps_open", ["a process", "no power management", "unattributed lists"])
-async def test_nvml_stays_open_for_a_gpu_that_is_in_use_or_never_sleeps(
+async def test_a_display_server_that_only_has_the_gpu_open_does_not_keep_it_from_sleeping(
+    monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs
+) -> None:
+    sysfs.add(PCI_A)
+    world.gpus[0].processes = [
+        SimulatedProcess(8, 4 << 20, ("graphics",)),
+        SimulatedProcess(9, 16 << 20, ("graphics",)),
+    ]
+    for _ in range(12):
+        await monitor.sample(needed=False)
+        clock.advance(1)
+    assert world.references == 0
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        SimulatedProcess(7, GIB),
+        SimulatedProcess(7, 4 << 20, ("compute", "graphics")),
+        SimulatedProcess(7, 17 << 20, ("graphics",)),
+        SimulatedProcess(7, None, ("graphics",)),
+    ],
+    ids=["computes", "computes and draws", "draws much", "size not known"],
+)
+async def test_nvml_stays_open_for_who_may_use_the_gpu(
+    monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs, process: SimulatedProcess
+) -> None:
+    sysfs.add(PCI_A)
+    world.gpus[0].processes = [process]
+    for _ in range(30):
+        await monitor.sample(needed=False)
+        clock.advance(1)
+    assert world.references == 1
+
+
+@pytest.mark.parametrize("keeps_open", ["no power management", "unattributed lists"])
+async def test_nvml_stays_open_for_a_gpu_that_never_sleeps_or_may_be_in_use(
     monitor: GpuMonitor, world: World, clock: HandClock, sysfs: FakeSysfs, keeps_open: str
 ) -> None:
     sysfs.add(PCI_A, control="on" if keeps_open == "no power management" else "auto")
-    if keeps_open != "a process":
-        world.gpus[0].processes = []
+    world.gpus[0].processes = []
     if keeps_open == "unattributed lists":
         world.gpus[0].mig = True
     for _ in range(30):

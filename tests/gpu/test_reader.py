@@ -1,12 +1,13 @@
 """Reading through the real pynvml, with a simulated library beneath it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pynvml
 import pytest
 
-from gpusupervisor.gpu import device
+from gpusupervisor.gpu import calls, device
 from gpusupervisor.gpu.errors import DriverError
 from gpusupervisor.gpu.reader import NvmlReader, ReadRequest
 from gpusupervisor.gpu.sample import GpuMemory, GpuProcess, GpuSample, GpuSensors
@@ -204,7 +205,7 @@ def test_the_last_list_is_carried_forward_while_little_moves(
     world.gpus[0].other_used = 15 * MIB
     carried = read_one(reader)
     assert list(world.calls) == ["nvmlDeviceGetMemoryInfo_v2"]
-    assert (carried.processes, carried.processes_at) == (first.processes, first.processes_at)
+    assert carried.processes == first.processes
     assert carried.sampled_at == clock.now()
 
 
@@ -218,7 +219,7 @@ def test_the_list_is_read_again_when_memory_moved_when_old_or_when_asked_for(
     assert COMPUTE_LIST in world.calls
     world.calls.clear()
     clock.advance(5.1)
-    assert read_one(reader).processes_at == clock.now()
+    read_one(reader)
     assert COMPUTE_LIST in world.calls
     world.calls.clear()
     read_one(reader, ReadRequest(fresh_processes=True))
@@ -275,6 +276,32 @@ def test_sensors_that_are_not_there_are_asked_once_and_failing_ones_again(world:
     assert world.calls.count("nvmlDeviceGetTemperature") == 3
 
 
+@pytest.mark.parametrize("function", ["nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetName"])
+def test_an_argument_that_only_one_function_refuses_costs_only_what_it_tells(
+    world: World, reader: NvmlReader, function: str
+) -> None:
+    world.errors[function] = pynvml.NVML_ERROR_INVALID_ARGUMENT
+    gpu = read_one(reader, ReadRequest(sensors=True))
+    assert (gpu.state, gpu.sensors.utilization) == ("ok", 0)
+    assert gpu.memory is not None
+
+
+def test_a_driver_that_was_unloaded_is_not_loaded_again_by_opening_its_node(
+    world: World, reader: NvmlReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, devices = tmp_path / "nvidiactl", tmp_path / "devices"
+    node.touch()
+    devices.write_text("Character devices:\n  1 mem\n  5 /dev/tty\n")
+    monkeypatch.setattr(calls, "CONTROL_NODE", node)
+    monkeypatch.setattr(calls, "DEVICES", devices)
+    with pytest.raises(DriverError, match="Driver not loaded"):
+        reader.open()
+    assert not world.calls
+    devices.write_text("Character devices:\n  1 mem\n195 nvidia-frontend\n")
+    reader.open()
+    assert reader.is_open
+
+
 def test_a_gpu_that_is_lost_while_its_sensors_are_read_is_lost(world: World, reader: NvmlReader) -> None:
     world.errors["nvmlDeviceGetUtilizationRates"] = pynvml.NVML_ERROR_GPU_IS_LOST
     assert read_one(reader, ReadRequest(sensors=True)).state == "lost"
@@ -307,7 +334,7 @@ def test_the_end_of_nvml_is_raised_and_a_new_generation_reads_again(world: World
     assert raised.value.ends_session
     reader.close()
     assert read_one(reader).state == "ok"
-    assert reader.generation == 2
+    assert world.calls.count("nvmlInitWithFlags") == 2
 
 
 def test_a_handle_of_an_earlier_generation_ends_the_session(world: World, reader: NvmlReader) -> None:

@@ -13,7 +13,7 @@ from gpusupervisor.gpu.errors import (
     NO_PERMISSION,
     DriverError,
 )
-from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, Sample
 from gpusupervisor.health.attribution import check_attribution
 from gpusupervisor.health.configuration import LISTED, check_configuration, check_declarations
 from gpusupervisor.health.driver import check_driver, check_gpus
@@ -123,6 +123,15 @@ def test_a_gpu_whose_processes_cannot_be_believed_is_degraded() -> None:
 def test_every_gpu_has_a_check_of_its_own() -> None:
     two = Sample(NOW, OK, (card(5), card(5, "GPU-2")))
     assert [check.id for check in check_gpus(two)] == [f"gpu-{CARD}", "gpu-GPU-2"]
+
+
+def test_a_gpu_that_is_gone_with_its_driver_is_not_said_to_need_a_reboot() -> None:
+    driver = driver_status.of_error(DriverError("nvmlInit", DRIVER_NOT_LOADED))
+    gone = GpuSample(GpuIdentity(CARD, "RTX 4090", ""), "lost", NOW, detail=driver.detail)
+    (check,) = check_gpus(Sample(NOW, driver, (gone,)))
+    assert check.state == "failed"
+    assert "modprobe nvidia" in check.remedy
+    assert "reboot" not in check.remedy
 
 
 def test_a_configuration_that_is_understood_is_ok() -> None:

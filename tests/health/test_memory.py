@@ -30,7 +30,7 @@ def test_much_that_is_unmanaged_is_told_with_who_how_much_and_since_when() -> No
     check = unmanaged(3, lasted={**LONG, ("held", CARD, "7"): 7 * HOUR})
     assert complains(check)
     assert check.summary == (
-        "3.0 GiB of RTX 4090 is held by what matches no tenant: stranger (PID 7, 3.0 GiB, for more than 6h)"
+        "3.0 GiB of RTX 4090 is held by processes that match no tenant: stranger (PID 7, 3.0 GiB, for more than 6h)"
     )
 
 

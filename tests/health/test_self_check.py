@@ -4,20 +4,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gpusupervisor.gpu import driver_status
 from gpusupervisor.gpu.power import DevicePower
-from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuProcess, Sample
 from gpusupervisor.health.checks import CHECKS, SelfCheckItem
 from gpusupervisor.health.facts import Facts
+from gpusupervisor.health.remembered import lasting
 from gpusupervisor.health.self_check import FRESH, LOOK_EVERY, LOOK_LASTS, SelfCheck
-from gpusupervisor.health.surroundings import UNSEEN, PolkitSeen, Surroundings
+from gpusupervisor.health.surroundings import PolkitSeen, Surroundings
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.activity.verdict import Trouble
+from gpusupervisor.tenants.census import Census
 from tests.arbitration.builders import CARD, GIB, NOW
-from tests.arbitration.seen import doing, process
+from tests.arbitration.seen import card, doing, process
 from tests.health.builders import SECOND, engine, facts
 
 
@@ -39,7 +42,7 @@ class Around:
 
     def __init__(self) -> None:
         self.looks = 0
-        self.answer: Surroundings | Exception = replace(UNSEEN, seen_at=1, polkit=PolkitSeen("answers"))
+        self.answer: Surroundings | Exception = Surroundings(polkit=PolkitSeen("answers"))
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -267,18 +270,49 @@ async def test_a_figure_in_a_text_stands_still_until_it_has_moved(clock: Clock, 
 
 
 async def test_a_gpu_is_kept_awake_only_while_nobody_holds_memory_on_it(clock: Clock, around: Around) -> None:
-    around.answer = Surroundings(1, power=(DevicePower("", "active", "auto"),))
+    around.answer = Surroundings(power=(DevicePower("", "active", "auto"),))
     runner = self_check(clock, around)
     vacant = facts()
     runner.run(vacant)
     await asyncio.sleep(0)
-    runner.run(at(clock, vacant, 1))
-    assert one_of(runner.run(at(clock, vacant, 16 * 60)), "sleep-").state == "degraded"
+    states = [one_of(runner.run(at(clock, vacant, 60 * minute)), "sleep-").state for minute in range(1, 18)]
+    assert states == [*["ok"] * 15, "degraded", "degraded"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kept_awake"),
+    [
+        ({}, True),
+        ({"processes": (GpuProcess(7, 4 << 20, frozenset({"graphics"})),)}, True),
+        ({"processes": (GpuProcess(7, 900 << 20, frozenset({"graphics"})),)}, False),
+        ({"processes": (GpuProcess(7, None, frozenset({"graphics"})),)}, False),
+        ({"attribution_problem": "attribution unavailable: MIG is enabled"}, False),
+        ({"state": "failing"}, False),
+        ({"state": "asleep"}, True),
+    ],
+)
+def test_who_has_a_gpu_open_without_using_it_does_not_hide_that_it_stays_awake(
+    gpu: dict[str, Any], kept_awake: bool
+) -> None:
+    sample = Sample(0, DriverStatus("ok"), (card(5, **gpu),))
+    around = Surroundings(power=(DevicePower("", "active", "auto"),))
+    assert list(lasting(sample, Census({}, {}), {}, around, ())) == ([("awake", "")] if kept_awake else [])
+
+
+async def test_while_the_machine_is_suspended_nothing_lasts(clock: Clock, around: Around) -> None:
+    around.answer = Surroundings(power=(DevicePower("", "active", "auto"),))
+    runner = self_check(clock, around)
+    runner.run(facts())
+    await asyncio.sleep(0)
+    night = 8 * 3600
+    seconds = [*range(60, 180, 60), *range(night, night + 16 * 60, 60)]
+    states = [one_of(runner.run(at(clock, facts(), second)), "sleep-").state for second in seconds]
+    assert states == [*["ok"] * 16, "degraded", "degraded"]
 
 
 async def test_no_check_that_is_bad_lacks_impact_or_remedy(clock: Clock, around: Around) -> None:
     """Over everything that can be wrong at once."""
-    around.answer = Surroundings(1, power=(DevicePower("x", "active", "auto"),), polkit=PolkitSeen("missing"))
+    around.answer = Surroundings(power=(DevicePower("x", "active", "auto"),), polkit=PolkitSeen("missing"))
     runner = self_check(clock, around)
     ghost = replace(process(99, 2), identity=None)
     trouble = doing("unknown", trouble="slow", trouble_detail="its API does not answer")
@@ -293,7 +327,7 @@ async def test_no_check_that_is_bad_lacks_impact_or_remedy(clock: Clock, around:
         problems=("a.toml: title: is missing",),
         declaration_problems=("x.service: GPUSUPERVISOR_PRIORITY: no number",),
     )
-    for second in (0, 1, 1000, 2000):
+    for second in range(0, 1200, 60):
         checks = runner.run(at(clock, found, second))
         await asyncio.sleep(0)
     bad = {check.id for check in checks if check.state in ("degraded", "failed")}

@@ -98,7 +98,7 @@ def test_polkit(state: str, becomes: str) -> None:
 
 
 def sleep(status: str, lasted: int = 0, *who: OpenBy) -> Check:
-    around = Surroundings(1, power=(DevicePower("0000:01:00.0", status, "auto"),), open_by=who)
+    around = Surroundings(power=(DevicePower("0000:01:00.0", status, "auto"),), open_by=who)
     (check,) = check_sleep(facts(surroundings=around, lasted={("awake", "0000:01:00.0"): lasted}))
     return check
 
@@ -116,5 +116,5 @@ def test_a_gpu_that_is_kept_awake_is_told_with_who_has_it_open() -> None:
 
 
 def test_a_gpu_that_may_not_sleep_has_no_such_check() -> None:
-    around = Surroundings(1, power=(DevicePower("0000:01:00.0", "active", "on"),))
+    around = Surroundings(power=(DevicePower("0000:01:00.0", "active", "on"),))
     assert list(check_sleep(facts(surroundings=around))) == []

@@ -15,6 +15,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus.connection import driver_call
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.helper.interface import HELPER
+from gpusupervisor.peers.helper_call import call_helper
 from gpusupervisor.simulation.nvml import Board, FanState, SimulatedGpu
 from tests.bus.conftest import NOBODY
 from tests.helper.conftest import CARD, Bench, bare, eventually
@@ -31,6 +32,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "ReadSensors": ("s", GPU),
     "SetFan": (SET_FAN, GPU, "0", "fixed", "60", "0", "0"),
     "TryProfile": ("sst", GPU, '{"power-limit": "300W"}', "5000000"),
+    "TryPoint": ("sst", GPU, '{"power-limit": "300W"}', "5000000"),
     "Confirm": ("s", GPU),
     "Revert": ("s", GPU),
     "ApplyProfile": ("ss", GPU, '{"power-limit": "300W"}'),
@@ -160,6 +162,24 @@ async def test_a_trial_that_nobody_confirms_is_taken_back(bench: Bench) -> None:
         await eventually(lambda: "TrialEnded" in dict(told), "it is told")
         assert dict(told)["TrialEnded"][1] == "timed-out"
     assert (await bench.state())["last_trial"] == "timed-out"
+
+
+async def test_a_point_of_a_sweep_is_taken_back_when_whoever_set_it_leaves_the_bus(bench: Bench) -> None:
+    bench.start()
+    bus = await MessageBus(bench.bus.address).connect()
+    body = [GPU, '{"power-limit": "300W"}', 600_000_000]
+    async with signals(bench) as told:
+        for _ in range(2):  # followed again after it has been taken back
+            await call_helper(bus, "TryPoint", "sst", body, "aa{sv}")
+            assert power(bench) == 300_000
+            assert "cannot be confirmed" in (await bench.ask("Confirm", "s", GPU)).errors
+            await call_helper(bus, "Revert", "s", [GPU], "aa{sv}")
+            assert power(bench) == CARD.board.power_default
+        await call_helper(bus, "TryPoint", "sst", body, "aa{sv}")
+        bus.disconnect()
+        await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+        await eventually(lambda: power(bench) == CARD.board.power_default, "the state before")
+        await eventually(lambda: [each[1] for name, each in told if name == "TrialEnded"][2:] == ["abandoned"], "why")
 
 
 async def test_a_confirmed_profile_outlives_the_helper_and_the_driver(bench: Bench) -> None:

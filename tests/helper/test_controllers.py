@@ -1,6 +1,7 @@
 """Whom the controls touch, and for how long NVML is open, on a simulated card in this process."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.clock import SystemClock
-from gpusupervisor.errors import GpuUnavailable
+from gpusupervisor.errors import Busy, GpuUnavailable
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.helper import control
 from gpusupervisor.helper.control import GpuEvent
@@ -161,6 +162,24 @@ async def test_a_gpu_given_away_is_closed_and_the_others_are_still_controlled(
         await eventually(lambda: world.settings_of(world.gpus[0]).fans[0].manual, "its fan as before")
 
 
+async def test_fans_that_an_earlier_helper_could_not_give_back_are_tried_again(
+    world: World, tmp_path: Path, sysfs: FakeSysfs
+) -> None:
+    sysfs.add()
+    fans = world.settings_of(world.gpus[0]).fans
+    fans[1].manual = True
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    mark = tmp_path / "runtime" / f"fans-{GPU}.json"
+    mark.write_text(json.dumps({"gpu": GPU, "boot_id": "", "fans": [1]}))
+    world.errors.update(dict.fromkeys(("nvmlDeviceSetDefaultFanSpeed_v2", "nvmlDeviceSetFanSpeed_v2"), 999))
+    async with running(tmp_path, sysfs) as station:
+        assert station.controls.held, "so that it is not forgotten"
+        await eventually(lambda: "stranded" in [getattr(event, "cause", "") for _, event in station.events], "an alert")
+        world.errors.clear()
+        await eventually(lambda: not fans[1].manual, "it is given back")
+        await eventually(lambda: not station.controls.held and not mark.exists(), "nothing is left")
+
+
 async def test_a_driver_that_cannot_list_gpus_is_an_error_with_its_reason(
     world: World, tmp_path: Path, sysfs: FakeSysfs
 ) -> None:
@@ -199,3 +218,61 @@ async def test_a_gpu_that_fails_while_it_is_watched_is_said_to(tmp_path: Path, s
         world.gpus[0].lost = True
         with pytest.raises(GpuUnavailable, match="cannot be read"):
             await station.controls.watch(GPU)
+
+
+async def test_a_gpu_whose_fan_cannot_be_given_back_is_not_given_away(
+    tmp_path: Path, sysfs: FakeSysfs, world: World
+) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station:
+        async with station.controls.gpu(GPU) as gpu:
+            await gpu.set_fan(0, FIXED)
+        world.errors["nvmlDeviceSetDefaultFanSpeed_v2"] = 999
+        with pytest.raises(GpuUnavailable, match="could not be given back"):
+            await station.controls.detach(GPU)
+        assert await station.condition() == "ok"
+        del world.errors["nvmlDeviceSetDefaultFanSpeed_v2"]
+        await eventually(lambda: world.settings_of(world.gpus[0]).fans[0].target == 60, "it is controlled as before")
+        await station.controls.detach(GPU)
+        assert not world.settings_of(world.gpus[0]).fans[0].manual
+
+
+async def test_a_gpu_that_is_lost_can_be_given_away(tmp_path: Path, sysfs: FakeSysfs, world: World) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station:
+        async with station.controls.gpu(GPU) as gpu:
+            await gpu.set_fan(0, FIXED)
+        world.gpus[0].lost = True
+        await station.controls.detach(GPU)
+        assert await station.condition() == "given-away"
+
+
+async def test_a_gpu_is_not_given_away_from_under_a_trial_that_is_only_beginning(
+    tmp_path: Path, sysfs: FakeSysfs, world: World
+) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station, station.controls.gpu(GPU) as gpu:
+        await station.condition()
+        trying = asyncio.ensure_future(gpu.try_(Profile(300_000), 60_000_000))
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="on trial"):
+            await station.controls.detach(GPU)
+        assert [result.ok for result in await trying] == [True]
+        await gpu.revert()
+        assert world.settings_of(world.gpus[0]).power_limit != 300_000
+
+
+async def test_a_trial_that_ends_in_a_sleep_does_not_leave_its_fan(
+    tmp_path: Path, sysfs: FakeSysfs, world: World
+) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station, station.controls.gpu(GPU) as gpu:
+        await gpu.try_(Profile(fans={0: FIXED}), 60_000_000)
+        await eventually(lambda: world.settings_of(world.gpus[0]).fans[0].manual, "the trial's fan")
+        await gpu.machine_goes_to_sleep()
+        gpu._machine_sleeps = False  # awake, and the profile is looked at before the fans are
+        gpu._keeper.thaw()
+        await gpu._keeper.xid(62)
+        assert gpu.shown().settings[0] == FanSetting()
+        await eventually(lambda: not (gpu._fans.is_parked or gpu._fans.held), "the fan is the driver's")
+        assert not world.settings_of(world.gpus[0]).fans[0].manual

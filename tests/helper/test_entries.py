@@ -4,7 +4,7 @@ import pytest
 
 from gpusupervisor.bus import names
 from gpusupervisor.helper.control import Changed, GpuEvent
-from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftRepaired
+from gpusupervisor.helper.drift.keeper import DriftContested, DriftDetected, DriftEnded, DriftRepaired
 from gpusupervisor.helper.drift.verdict import Verdict
 from gpusupervisor.helper.entries import UNREADABLE, entry_of
 from gpusupervisor.helper.fans.report import Alert
@@ -35,6 +35,10 @@ UNREAD = ItemResult("offset-graphics", True, "100", "")
         (
             DriftContested(CONTESTED),
             hardware.DriftContested(GPU, "power-limit", "changed-by-another", "300 W", UNREADABLE, "given up"),
+        ),
+        (
+            DriftEnded("power-limit", "replaced"),
+            hardware.DriftEnded(GPU, "power-limit", "replaced", "a profile was applied or reset since"),
         ),
         (
             TrialEnded(Ended("timed-out", True, "not confirmed in time"), ()),

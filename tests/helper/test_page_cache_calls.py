@@ -66,7 +66,7 @@ async def test_one_that_was_started_anew_says_so(bench: Bench, models: Path) -> 
     bench.kill()
     bench.start()
     answer = await bench.ask("WarmPart", "sstt", "app", "m.gguf", "0", "1000")
-    assert "started anew" in answer.errors
+    assert "was restarted since" in answer.errors
 
 
 async def test_nothing_goes_on_when_nobody_calls(bench: Bench, models: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_path_is_no_name_of_a_model(bench: Bench, models: Path) -> None:
     write(models / "m.gguf")
     bench.start()
     for name in ("/etc/passwd", "../m.gguf", str(models / "m.gguf"), ""):
-        assert "Residency names all" in (await bench.ask("BeginWarmUp", "ss", "app", name)).errors
+        assert "Residency lists them" in (await bench.ask("BeginWarmUp", "ss", "app", name)).errors
 
 
 async def test_warming_keeps_it_running(bench: Bench, models: Path) -> None:

@@ -139,6 +139,24 @@ async def test_a_helper_killed_later_takes_over_what_is_set(station: Station) ->
     assert kinds(station) == ["DriftDetected", "DriftRepaired"]
 
 
+async def test_a_profile_that_may_have_crashed_the_machine_is_not_applied_though_the_disk_is_full(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await settled(station)
+
+    def full(*_: object) -> None:
+        raise StoreError("no space left on device")
+
+    monkeypatch.setattr(ProfileStore, "save", full)
+    keeper = await station.rebooted(orderly=False)
+    await station.later(3600)
+    assert station.power == 450_000
+    record = keeper.state().record
+    assert record is not None
+    assert "not shut down in an orderly way" in record.distrust
+    assert "no space left" in keeper.state().problem
+
+
 async def test_an_xid_right_after_applying_ends_the_trust_and_the_repairs(station: Station) -> None:
     await station.keeper.apply(WHOLE)
     await station.keeper.xid(62)

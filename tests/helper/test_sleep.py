@@ -185,6 +185,39 @@ async def test_nobody_else_can_tell_that_the_machine_sleeps(bus: PrivateBus, log
     impostor.disconnect()
 
 
+async def test_nobody_can_fill_us_with_descriptors(bus: PrivateBus, logind: FakeLogind) -> None:
+    stranger = await MessageBus(bus_address=bus.address, negotiate_unix_fd=True).connect()
+    ours, theirs = os.pipe()
+    async with watching(bus.address, Sleeper()) as watch:
+        await until(lambda: watch.holds_inhibitor, "the inhibitor")
+        gift = Message.new_signal("/a", "a.b", "C", "h", [0], [theirs])
+        gift.destination = logind.client
+        await stranger.send(gift)
+        os.close(theirs)
+        os.set_blocking(ours, False)
+
+        def is_closed() -> bool:
+            try:
+                return os.read(ours, 1) == b""
+            except BlockingIOError:
+                return False
+
+        await until(is_closed, "the descriptor closed at its last holder")
+    os.close(ours)
+    stranger.disconnect()
+
+
+async def test_the_next_logind_is_believed(bus: PrivateBus, logind: FakeLogind) -> None:
+    sleeper = Sleeper()
+    async with watching(bus.address, sleeper) as watch:
+        await until(lambda: watch.holds_inhibitor, "the inhibitor")
+        await logind._bus.call(driver_call("ReleaseName", LOGIND))
+        following = await FakeLogind.start(bus.address)
+        following.prepare_for_sleep(True)
+        await until(lambda: sleeper.told == ["before", "ready"], "before")
+        await following.stop()
+
+
 async def test_a_logind_that_does_not_tell_its_patience_has_the_usual_one(bus: PrivateBus) -> None:
     logind = await FakeLogind.start(bus.address, patience=None)
     async with watching(bus.address, Sleeper()) as watch:

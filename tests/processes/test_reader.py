@@ -27,8 +27,8 @@ def proc(tmp_path: Path) -> FakeProc:
 
 
 @pytest.fixture
-def reader(proc: FakeProc, tmp_path: Path) -> ProcessReader:
-    return ProcessReader(proc.root, cgroup_root=tmp_path / "cgroup")
+def reader(proc: FakeProc) -> ProcessReader:
+    return ProcessReader(proc.root)
 
 
 def test_an_identity_has_everything_that_proc_tells(proc: FakeProc, reader: ProcessReader) -> None:
@@ -217,35 +217,11 @@ def test_of_ancestors_nobody_is_asked_what_is_hidden(proc: FakeProc) -> None:
     assert helper.asked == [7]
 
 
-def test_cpu_time_is_of_that_very_process(proc: FakeProc, reader: ProcessReader) -> None:
+def test_cpu_time_is_users_and_systems_together(proc: FakeProc) -> None:
     proc.add(7, ticks=(30, 12))
-    assert reader.cpu_time(ProcessKey(7, 1000)) == 42 * TICK
-    assert reader.cpu_time(ProcessKey(7, 999)) is None
-    assert reader.cpu_time(ProcessKey(8, 1000)) is None
-
-
-def test_cgroup_cpu_time_is_its_own_account(reader: ProcessReader, tmp_path: Path) -> None:
-    folder = tmp_path / "cgroup/system.slice/a.service"
-    folder.mkdir(parents=True)
-    (folder / "cpu.stat").write_text("usage_usec 123456\nuser_usec 100000\n")
-    assert reader.cgroup_cpu_time("/system.slice/a.service") == 123_456
-    assert reader.cgroup_cpu_time("/system.slice/b.service") is None
-
-
-@pytest.mark.parametrize("cgroup", ["/", "", "relative", "/../etc"])
-def test_the_root_cgroup_is_nobodys_cpu_time(reader: ProcessReader, tmp_path: Path, cgroup: str) -> None:
-    (tmp_path / "cgroup").mkdir()
-    (tmp_path / "cgroup/cpu.stat").write_text("usage_usec 1\n")
-    assert reader.cgroup_cpu_time(cgroup) is None
-
-
-def test_without_an_account_the_members_are_summed(proc: FakeProc, reader: ProcessReader, tmp_path: Path) -> None:
-    folder = tmp_path / "cgroup/systemd/system.slice/a.service"
-    folder.mkdir(parents=True)
-    (folder / "cgroup.procs").write_text("7\n8\n9\n")
-    proc.add(7, ticks=(1, 1))
-    proc.add(8, ticks=(2, 2))
-    assert reader.cgroup_cpu_time("/system.slice/a.service") == 6 * TICK
+    stat = Procfs(proc.root).stat(7)
+    assert stat is not None
+    assert stat.cpu_time == 42 * TICK
 
 
 @pytest.fixture
@@ -268,8 +244,6 @@ def test_a_real_process_is_identified_and_missed_when_it_is_gone(child: subproce
     assert identity.command_line[-2:] == ("--port", "8189")
     assert identity.executable == os.path.realpath(sys.executable)
     assert identity.working_directory == str(Path.cwd())
-    assert reader.cpu_time(identity.key) is not None
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert child.pid not in reader.identify([child.pid]), "a zombie is nobody"
-    assert reader.cpu_time(identity.key) is None

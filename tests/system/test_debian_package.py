@@ -86,7 +86,9 @@ def test_the_version_is_the_same_in_all_places(package: Path) -> None:
     assert built.startswith(f"{VERSION}~"), "and says for which release it is"
     release = platform.freedesktop_os_release()
     assert release["ID"] in built or f"~deb{release['VERSION_ID']}u" in built
-    assert package.name.startswith(f"gpusupervisor_{built}_")
+    named = f"gpusupervisor_{built}_{run('dpkg', '--print-architecture').strip()}"
+    beside = {path.name for path in (REPOSITORY / "build/deb").glob("gpusupervisor_*")}
+    assert beside == {f"{named}.deb", f"{named}.changes", f"{named}.buildinfo"}
 
 
 def test_what_is_for_the_next_release_of_the_system_is_newer(package: Path) -> None:
@@ -97,10 +99,21 @@ def test_what_is_for_the_next_release_of_the_system_is_newer(package: Path) -> N
     run("dpkg", "--compare-versions", VERSION, "gt", later)
 
 
-def test_examples_and_the_folder_for_keys_come_along(package: Path) -> None:
+def test_the_python_of_the_next_release_can_run_it(package: Path) -> None:
     contents = run("dpkg-deb", "--contents", str(package))
-    for name in ("gpusupervisor.toml", "example.toml.example"):
-        assert f"/usr/share/doc/gpusupervisor/examples/{name}\n" in contents
+    bounds = re.findall(r"python3 \((>=|<<) 3\.(\d+)\)", run("dpkg-deb", "--field", str(package), "Depends"))
+    (_, least), (_, beyond) = bounds
+    assert int(beyond) == int(least) + 3
+    for minor in range(int(least), int(beyond)):
+        assert f"/usr/lib/gpusupervisor/venv/lib/python3.{minor} -> python3\n" in contents
+    for compiled in re.findall(r"(\S+)\.cpython-\S+\.so\n", contents):
+        assert f"{compiled}.py\n" in contents, "what this Python alone can load has a plain module beside it"
+
+
+def test_documents_that_the_unit_and_the_manuals_name_come_along(package: Path) -> None:
+    contents = run("dpkg-deb", "--contents", str(package))
+    for name in ("README.md", "examples/gpusupervisor.toml", "examples/example.toml.example"):
+        assert f"/usr/share/doc/gpusupervisor/{name}\n" in contents
 
 
 def test_libraries_that_the_release_has_are_shared_and_the_others_travel_along(package: Path) -> None:

@@ -19,6 +19,8 @@ from gpusupervisor.simulation.engines.comfyui import main
 main()
 """
 """Where it listens is in a file, so to say: nothing on its command line tells it."""
+AS_UNIT = ("systemd-run", "--quiet", "--wait", "--collect")
+"""As a unit: logind of systemd 257 answers nobody whose control group is outside the machine, as ours is."""
 LONG = 60.0
 """Seconds: the next scan may be ten away, and the bus may have to start the helper."""
 
@@ -28,7 +30,7 @@ def engines(card: Machine) -> Iterator[Machine]:  # noqa: F811
     """Two of them; none of their command lines says more than that a script or module is run."""
     uid = card.output("id", "--user", USER)
     own = {"XDG_RUNTIME_DIR": f"/run/user/{uid}"}
-    card.run("loginctl", "enable-linger", USER)
+    card.run(*AS_UNIT, "loginctl", "enable-linger", USER)
     card.run("systemctl", "start", f"user@{uid}.service")
     run = ("systemd-run", "--user", "--quiet", "--unit=comfyui-mine.service", "--setenv=CUDA_VISIBLE_DEVICES=0")
     module = ("-m", "gpusupervisor.simulation.engines.comfyui", "--port", "8231")
@@ -40,7 +42,7 @@ def engines(card: Machine) -> Iterator[Machine]:  # noqa: F811
     yield card
     card.run("systemctl", "--user", "stop", "comfyui-mine.service", user=USER, environment=own)
     card.run("systemctl", "stop", "idle-by-hand.scope")
-    card.run("loginctl", "disable-linger", USER)
+    card.run(*AS_UNIT, "loginctl", "disable-linger", USER)
     card.run("systemctl", "stop", f"user@{uid}.service")
 
 

@@ -8,8 +8,8 @@ import pytest
 from gpusupervisor.telemetry.chores import AS_LOOKED_AT, SPAN, Limits, chores, size_of
 from gpusupervisor.telemetry.database import Database
 from gpusupervisor.telemetry.questions import read_events, read_points, read_series
-from gpusupervisor.telemetry.records import Point, TelemetryEvent
-from tests.telemetry.builders import DAY, EPOCH, MINUTE, PLENTY, USED, event, fact, points
+from gpusupervisor.telemetry.records import Point, Series, TelemetryEvent
+from tests.telemetry.builders import CARD, DAY, EPOCH, MINUTE, PLENTY, SECOND, USED, event, fact, points
 
 NOW = EPOCH + 10 * DAY
 
@@ -66,6 +66,17 @@ def test_what_is_too_old_goes_and_facts_stay(database: Database) -> None:
     assert read_series(database.connection)[0].first >= NOW - 3 * DAY - SPAN
     assert [each.at for each in read_events(database.connection, 0, 2**62, "", 10)] == [NOW]
     assert database.recall().facts == (fact(),)
+
+
+def test_a_series_that_nothing_is_left_of_goes_too_and_may_come_back(database: Database) -> None:
+    gone = Series("holding", CARD, "comfyui@0123456789ab")
+    database.write([*points(10, gone), *points(10, start=NOW)], [], 0)
+    tidy(database, Limits(3 * DAY, 1 << 40))
+    assert scalar(database, "SELECT count(*) FROM series") == 1
+    database.write(points(5, gone, NOW), [], 0)
+    database.write(points(5, Series("need", "", "x"), NOW), [], 0)
+    assert len(read_points(database.connection, gone, NOW, NOW + 5 * SECOND, 5)) == 5
+    assert [each.series for each in read_series(database.connection)] == [gone, Series("need", "", "x"), USED]
 
 
 def test_a_file_that_is_too_large_loses_its_oldest_time_until_it_fits(database: Database, tmp_path: Path) -> None:

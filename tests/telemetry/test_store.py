@@ -169,6 +169,22 @@ def test_what_cannot_be_stored_at_the_end_is_told(path: Path, caplog: pytest.Log
 # Trouble
 
 
+def test_a_file_that_cannot_even_be_looked_for_is_told_and_tried_again(tmp_path: Path) -> None:
+    with opened(tmp_path / ("x" * 300) / "telemetry.sqlite") as station:
+        eventually(lambda: station.store.status.state == "failing", "what is wrong")
+        assert "File name too long" in station.store.status.detail
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_has_ended_by_a_defect_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    station = Station(path)
+    monkeypatch.setattr(station.store, "_sleep", lambda: 1 / 0)
+    station.store.start()
+    eventually(lambda: station.store.status.state == "failing", "the end of the thread")
+    assert "defect" in station.store.status.detail
+    assert station.store.close()
+
+
 def test_a_folder_that_cannot_be_made_is_told_and_tried_again(path: Path) -> None:
     path.parent.write_text("a file where the folder should be")
     station = Station(path)

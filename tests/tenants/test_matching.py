@@ -227,6 +227,14 @@ def test_recognition_is_remembered_until_something_changes() -> None:
     assert len(recognizer._known) == 2
 
 
+def test_a_server_that_holds_vram_is_recognised_once_as_either() -> None:
+    recognizer, catalog, identity = Recognizer(), shipped(), who(7, "ollama serve")
+    kinds: tuple[frozenset[ProcessKind], ...] = (COMPUTE, frozenset())
+    holder, server = (recognizer.recognize(catalog, identity, each, {}) for each in kinds)
+    assert recognizer.recognize(catalog, identity, COMPUTE, {}) is holder
+    assert recognizer.recognize(catalog, identity, frozenset(), {}) is server
+
+
 def test_a_process_adopted_by_init_is_judged_anew() -> None:
     recognizer = Recognizer()
     server = who(5, "ollama serve")

@@ -47,5 +47,5 @@ def test_shipped_definitions_say_where_models_are_and_explain_tells_who_said_it(
     ollama = catalog.definitions["ollama"].models
     assert ollama is not None
     assert (ollama.layout, ollama.directories[0]) == ("ollama", "/usr/share/ollama/.ollama/models")
-    assert 'layout = "ollama"  # from ' in catalog.explain("ollama")
+    assert 'layout = "ollama"  # shipped' in catalog.explain("ollama")
     assert catalog.definitions["desktop"].models is None

@@ -46,7 +46,7 @@ def _options(session: Session) -> "dict[str, Variant]":
 COMMANDS = (
     Command(
         "autotune",
-        "find the power limit that saves energy while an engine stays nearly as fast; nothing is kept",
+        "find an engine's most efficient power limit",
         autotune,
         (
             argument("gpu", metavar="UUID", help="how the GPU's UUID begins", completes="gpu"),

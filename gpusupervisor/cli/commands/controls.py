@@ -95,10 +95,10 @@ _SHOWN_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; defaul
 _FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file")
 
 COMMANDS = (
-    Command("fans", "every fan: what is wanted of it, and whether it follows", show_fans, (_SHOWN_GPU,)),
+    Command("fans", "every fan: what is wanted, and whether it follows", show_fans, (_SHOWN_GPU,)),
     Command(
         "profile",
-        "power and clocks: what is set, whether it stands, what can be",
+        "power and clocks: what is set, whether it stands",
         show_profiles,
         (_SHOWN_GPU,),
         (

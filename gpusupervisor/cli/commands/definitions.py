@@ -1,11 +1,17 @@
 """`cat`, `edit` and `lint`: how tenants are described."""
 
 import os
+import sys
+from typing import TYPE_CHECKING
 
 from gpusupervisor.cli.exits import DONE, FAILED
 from gpusupervisor.cli.reading import read
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
+from gpusupervisor.cli.text import folded, safe_lines
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 LONGEST_FILE = 256 * 1024
 
@@ -18,7 +24,20 @@ async def explain(session: Session) -> None:
     text = await session.client.call("Explain", "s", [name], path=f"{ROOT}/tenants", interface=TENANTS)
     if session.json:
         return session.emit({"id": name, "definition": text})
-    return session.say(text)
+    if not session.console.is_terminal:
+        return session.say(text)
+    from rich.text import Text
+
+    shown = Text("\n").join(_with_quiet_source(line) for line in safe_lines(text).splitlines())
+    return session.console.print(shown, soft_wrap=True)
+
+
+def _with_quiet_source(line: str) -> "Text":
+    """A line with where its value comes from in the background."""
+    from rich.text import Text
+
+    value, mark, source = line.rpartition("  # ")
+    return Text.assemble(value, (mark + source, "dim")) if mark else Text(line, "dim" if line.startswith("#") else "")
 
 
 async def edit(session: Session) -> int:
@@ -35,7 +54,7 @@ async def lint(session: Session) -> int:
     if session.json:
         session.emit({"problems": problems})
     else:
-        session.say("\n".join(problems) or "no problems found")
+        session.say(folded("\n".join(problems) or "No problems found.", sys.stdout))
     return FAILED if problems else DONE
 
 
@@ -57,11 +76,11 @@ async def _of_what_is_installed(session: Session) -> list[str]:
 _NAME = argument("tenant", metavar="NAME", help="its id", completes="tenant")
 
 COMMANDS = (
-    Command("cat", "a tenant's effective definition, every value with its source", explain, (_NAME,)),
-    Command("edit", "write what differs for a tenant in /etc: edited, checked, put in place, reloaded", edit, (_NAME,)),
+    Command("cat", "a tenant's definition, every value with its source", explain, (_NAME,)),
+    Command("edit", "change a tenant: edit, check, put in place, reload", edit, (_NAME,)),
     Command(
         "lint",
-        "check tenant files before installing them; without one, what is installed",
+        "check tenant files, or what is installed",
         lint,
         (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*"),),
     ),

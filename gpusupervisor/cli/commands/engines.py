@@ -12,7 +12,7 @@ async def show_all(session: Session) -> None:
         return session.emit(shape)
     from gpusupervisor.cli.screens.engines import all_engines
 
-    return session.show(all_engines(shape))
+    return session.show(*all_engines(shape))
 
 
 async def show_one(session: Session) -> None:
@@ -34,7 +34,7 @@ COMMANDS = (
     Command("engines", "every engine: version, endpoint, whether it answers", show_all),
     Command(
         "engine",
-        "what an engine is set to, and what follows for sharing the card",
+        "one engine: its settings, and what they mean",
         show_one,
         (argument("engine", metavar="NAME", help="its id", completes="engine"),),
     ),

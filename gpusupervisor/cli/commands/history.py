@@ -148,12 +148,12 @@ COMMANDS = (
     ),
     Command(
         "events",
-        "what happened: plans, what came of them, loads, health, drift, fans, jobs",
+        "what happened: plans, releases, loads, health, jobs",
         show_events,
         (
             argument("--since", metavar="TIME", help='how far back, e.g. "2h"; default: 1d', type=_DURATION,
                      default=_DAY),
-            argument("--kind", help="only these", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
             argument("--follow", "-f", help="go on with what happens, until Ctrl-C", action="store_true"),
         ),
     ),

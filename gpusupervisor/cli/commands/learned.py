@@ -44,7 +44,7 @@ async def _ask(session: Session, member: str, signature: str = "", *body: object
 COMMANDS = (
     Command(
         "learned",
-        "what was learned of tenants: floors, needs, load speeds",
+        "what was learned of tenants: floors, needs, speeds",
         show_learned,
         (argument("tenant", metavar="NAME", help="only of this one", completes="tenant", nargs="?", default=""),),
     ),
@@ -54,7 +54,7 @@ COMMANDS = (
         forget,
         (
             argument("tenant", metavar="NAME", help="its id", completes="tenant"),
-            argument("--kind", help="only this", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only this: {', '.join(KINDS)}", choices=KINDS, default=""),
         ),
     ),
 )

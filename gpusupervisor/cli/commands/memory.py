@@ -77,11 +77,11 @@ _WANTED = (
 )  # fmt: skip
 
 COMMANDS = (
-    Command("plan", "show what would be released, and who is in the way; nothing is done", plan, _WANTED),
-    Command("make-room", "plan, carry it out, and measure", make_room, _WANTED),
+    Command("plan", "show what would be released; nothing is done", plan, _WANTED),
+    Command("make-room", "release memory for a tenant or a size, and measure", make_room, _WANTED),
     Command(
         "release",
-        "ask a tenant for its memory, and measure what comes back",
+        "ask a tenant for its memory, and measure",
         release,
         (argument("tenant", metavar="NAME", help="its id", completes="tenant"),),
     ),

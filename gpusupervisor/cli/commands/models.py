@@ -78,10 +78,10 @@ def _each(objects: "Mapping[str, shapes.Interfaces]", interface: str, keys: tupl
 COMMANDS = (
     Command(
         "models",
-        "every engine's models: what is loaded, what fits, and who keeps the rest",
+        "every engine's models: what is loaded, what fits",
         models,
         (argument("engine", metavar="ENGINE", help="only this one's", completes="engine", nargs="?", default=""),),
     ),
-    Command("load", "have an engine load a model: room first, then it is measured", load, (_ENGINE, _MODEL)),
+    Command("load", "have an engine load a model; room is made first", load, (_ENGINE, _MODEL)),
     Command("unload", "have an idle engine unload a model, and measure", unload, (_ENGINE, _MODEL)),
 )

@@ -5,6 +5,11 @@ from gpusupervisor.cli.exits import DONE, FAILED
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
+_NOW = {
+    True: "Automatic: memory is released for whoever lacks it.",
+    False: "Observe-only: plans are made and shown, nothing is released.",
+}
+
 
 async def set_automatic(session: Session) -> None:
     """Act by itself, or only observe."""
@@ -12,7 +17,7 @@ async def set_automatic(session: Session) -> None:
     await session.client.call("SetAutomatic", "b", [on])
     if session.json:
         return session.emit({"automatic": on})
-    return session.say("automatic" if on else "observe-only: plans are made and shown, nothing is released")
+    return session.say(_NOW[on])
 
 
 async def reload(session: Session) -> None:
@@ -20,7 +25,7 @@ async def reload(session: Session) -> None:
     await session.client.call("Reload")
     if session.json:
         return session.emit({"reloaded": True})
-    return session.say("reloaded")
+    return session.say("The configuration was read again.")
 
 
 async def show_health(session: Session) -> int:
@@ -42,14 +47,14 @@ async def show_health(session: Session) -> int:
 COMMANDS = (
     Command(
         "automatic",
-        "let it act by itself, or only observe",
+        "release memory by itself, or only observe",
         set_automatic,
         (argument("state", help="on or off", choices=("on", "off")),),
     ),
     Command("reload", "read the configuration again", reload),
     Command(
         "health",
-        "every self-check: what is wrong, what that breaks, what to do",
+        "every self-check: what is wrong, and what to do",
         show_health,
         (argument("--now", help="look again at what is looked at once a minute only", action="store_true"),),
     ),

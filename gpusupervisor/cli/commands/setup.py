@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpusupervisor.cli import exits
 from gpusupervisor.cli.exits import CommandFailed
+from gpusupervisor.cli.failures import Place
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
@@ -22,15 +23,15 @@ async def set_up(session: Session) -> int:
     from gpusupervisor.cli.setup.proposals import advise
     from gpusupervisor.cli.setup.writing import Writer
 
-    host = session.client.place.host
+    place = session.client.place
     with session.waiting("looking at the machine"):
-        findings = await look(session.client, thoroughly=os.geteuid() == 0 and not host)
+        findings = await look(session.client, thoroughly=os.geteuid() == 0 and not place.host)
     advice = advise(findings)
     if not session.json:
         from gpusupervisor.cli.screens.setup import found
 
         session.show(*found(findings, advice, session.canvas))
-    may = overrides.can_be_written() and not host
+    may = overrides.can_be_written() and not place.host
     mode: Mode = "show" if not may else _mode(session)
     items = await Writer(session, mode).carry_out(advice.proposals)
     if session.json:
@@ -42,7 +43,7 @@ async def set_up(session: Session) -> int:
     if not items:
         return exits.DONE
     if not session.options.dry_run and not may and (session.options.yes or _is_somebody_there()):
-        raise CommandFailed(_who_may(host, yes=session.options.yes), exits.NOT_ALLOWED)
+        raise CommandFailed(_who_may(place, yes=session.options.yes), exits.NOT_ALLOWED)
     if mode == "show":
         session.note(_why_nothing_was_written(session))
     return exits.FAILED if any(item.outcome == "failed" for item in items) else exits.DONE
@@ -60,12 +61,9 @@ def _is_somebody_there() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _who_may(host: str, *, yes: bool) -> str:
-    command = "sudo gpusupervisorctl setup" + (" --yes" if yes else "")
-    return (
-        f"Nothing was written: that takes root{' on the machine itself' if host else ''}."
-        f" Run: {f'ssh -t {host} ' if host else ''}{command}"
-    )
+def _who_may(place: Place, *, yes: bool) -> str:
+    command = place.command("sudo gpusupervisorctl setup" + (" --yes" if yes else ""), terminal=True)
+    return f"Nothing was written: that takes root{' on the machine itself' if place.host else ''}. Run: {command}"
 
 
 def _why_nothing_was_written(session: Session) -> str:
@@ -77,7 +75,7 @@ def _why_nothing_was_written(session: Session) -> str:
 COMMANDS = (
     Command(
         "setup",
-        "the first minutes: find the cards and who uses them, and propose files for what is not described",
+        "find cards and engines; propose what is missing",
         set_up,
         (
             argument("--dry-run", "-n", help="show what would be written, and write nothing", action="store_true"),

@@ -12,7 +12,7 @@ async def show_all(session: Session) -> None:
         return session.emit(shape)
     from gpusupervisor.cli.screens.tenants import all_tenants
 
-    return session.show(all_tenants(shape, session.canvas))
+    return session.show(*all_tenants(shape, session.canvas))
 
 
 async def show_one(session: Session) -> None:

@@ -10,24 +10,24 @@ _NOTHING_LASTS = "Nothing is left changed, but idle applications lose what they 
 
 
 async def verify(session: Session) -> int:
-    """List what is tried, ask, try it. Ends with `exits.FAILED` when a step has failed."""
+    """List what is tried, ask, try it. Ends with `exits.FAILED` or `exits.PARTIAL` unless all is well."""
     from gpusupervisor.cli.drill import Drill, planned
     from gpusupervisor.cli.drill_plan import plan
 
     options = session.options
     steps = plan(await session.client.objects(), options.tenant)
     if options.dry_run:
-        _show(session, {"passed": None, "steps": planned(steps)})
+        _show(session, {"outcome": None, "steps": planned(steps)})
         return DONE
     if not any(not step.skipped for step in steps):
-        _show(session, {"passed": None, "steps": planned(steps)})
+        _show(session, {"outcome": None, "steps": planned(steps)})
         session.note("There is nothing to try now: no application is idle with memory, and nothing is controlled.")
         return DONE
     if not options.yes:
         await _ask([f"{step.kind} {step.target}: {step.what}" for step in steps if not step.skipped], session)
     drill = Drill(session, steps)
     code = await drill.run()
-    _show(session, {"passed": code == DONE, "steps": drill.rows})
+    _show(session, {"outcome": drill.outcome, "steps": drill.rows})
     return code
 
 
@@ -59,7 +59,7 @@ def _show(session: Session, shape: dict[str, object]) -> None:
 COMMANDS = (
     Command(
         "verify",
-        "try releases, loads, profile and fans for real on this machine; asks first, and nothing lasts",
+        "try everything for real; it asks first, nothing lasts",
         verify,
         (
             argument("--yes", "-y", help="do not ask", action="store_true"),

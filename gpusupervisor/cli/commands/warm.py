@@ -43,7 +43,7 @@ async def _show_plan(session: Session) -> int:
 COMMANDS = (
     Command(
         "warm",
-        "read a model's files into RAM; without one, what is worth it",
+        "read a model into RAM; without one: what is worth it",
         warm,
         (
             argument("engine", metavar="ENGINE", help="its id", completes="engine", nargs="?", default=""),

@@ -7,14 +7,14 @@ from rich.text import Text
 
 from gpusupervisor.cli.screens.common import GOOD, table, text
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.text import safe
+from gpusupervisor.cli.text import brief, safe
 
 
 def curve(result: Shape) -> list[RenderableType]:
     """The points as a table."""
     points = result.get("curve", [])
     if not points:
-        return [Text("nothing was measured; the card is as it was")]
+        return [Text("Nothing was measured; the card is as it was.")]
     unit, best = result["unit"], result.get("proposal")
     offsets = any("offset_graphics" in point for point in points)
     header = ("LIMIT", *(("OFFSET",) if offsets else ()), text(f"{unit.upper()}S/S").plain, "POWER",
@@ -44,8 +44,8 @@ def proposal(result: Shape, uuid: str) -> list[str]:
     """The commands that try the best point and keep it, where one is proposed: lines to be copied, and never folded."""
     if "profile" not in result:
         return []
-    command = shlex.join(["gpusupervisorctl", "profile", "try", "-", "--gpu", uuid, "--within", "1min"])
+    command = shlex.join(["gpusupervisorctl", "profile", "try", "-", "--gpu", brief(uuid), "--within", "1min"])
     return [
         f"  echo {shlex.quote(result['profile'])} | {command}",
-        f"  {shlex.join(['gpusupervisorctl', 'profile', 'confirm', '--gpu', uuid])}",
+        f"  {shlex.join(['gpusupervisorctl', 'profile', 'confirm', '--gpu', brief(uuid)])}",
     ]

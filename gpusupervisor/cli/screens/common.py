@@ -3,26 +3,30 @@
 Colours are of the eight that every terminal has, those that read on dark and on light; nothing is told by colour alone.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.text import Text
 
-from gpusupervisor.cli.text import safe
+from gpusupervisor.cli.text import kept_in_place, safe
 from gpusupervisor.quantities import format_bytes, format_duration
 
 GOOD, LIVELY, DOUBTFUL, BAD, QUIET, STRONG = "green", "cyan", "magenta", "bold red", "dim", "bold"
 
-_NAME = 26
-"""Columns that a name may take in any case: the rest of the row has room then even at 80."""
-_SENTENCE = 36
+_NAME = 22
+"""Columns that a name gets beside its sentence; where there are not so many, the sentence stands below."""
+_SENTENCE = 34
 """Columns that a sentence needs beside its row; below it, it is indented by"""
 _BELOW = 4
+_LEAST = 8
+"""Columns of a cell on a terminal that is too narrow for everything."""
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[W%]|°C)")
+_HELD = "\ue000"
+"""Of a width of its own, in no text that is shown, and no blank."""
 
 STYLES = {
     "ok": GOOD, "idle": GOOD, "supported": GOOD, "freed": GOOD, "satisfied": GOOD, "succeeded": GOOD, "settled": GOOD,
@@ -47,6 +51,11 @@ def word(state: object) -> Text:
     return text(state, STYLES.get(str(state), ""))
 
 
+def absent(names: Collection[str]) -> list[RenderableType]:
+    """Who is not there, as a paragraph below a table."""
+    return ["", text(f"{len(names)} absent: {', '.join(names)}", QUIET)] if names else []
+
+
 def size(value: int | None) -> str:
     """Bytes for a person; "?" when nobody knows."""
     return "?" if value is None else format_bytes(value)
@@ -64,7 +73,10 @@ def moment(value: int | None) -> str:
 
 @dataclass(frozen=True)
 class Grid:
-    """Columns without lines, and sentences in the last one; a name that is too long for the width is cut."""
+    """Columns without lines, and sentences in the last one. Nothing is cut: what is too long is folded.
+
+    Columns in which no row has anything are left out.
+    """
 
     header: Sequence[str]
     """Empty for none."""
@@ -79,52 +91,74 @@ class Grid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Drawn for the width there is: sentences fold beside their row, or stand below it where that is too narrow."""
-        last = (len(self.header) or (len(self.rows[0]) if self.rows else 0)) - 1
-        if last < 1 or self._is_roomy(last, options.max_width):
-            yield self._drawn(last + 1, options.max_width)
+        if not self.rows:
             return
-        beside = self._drawn(last, options.max_width, whole=True)
-        lines = console.render_lines(beside, options, pad=False, new_lines=True)
-        if self.header:
-            yield from lines.pop(0)
-        for row, line in zip(self.rows, lines, strict=True):
-            yield from line
-            if sentence := row[last]:
-                yield Padding(sentence, (0, 0, 0, _BELOW))
-
-    def _is_roomy(self, last: int, width: int) -> bool:
-        """Whether the sentences have room beside the rest."""
-        most = self._most(width)
-        taken = 0
-        for column in range(last):
-            cells = (self.header[column] if self.header else "", *(row[column] for row in self.rows))
-            wide = max(cell_len(str(cell)) for cell in cells)
-            taken += (min(wide, most) if column == self.names else wide) + self.gap
-        longest = max((cell_len(str(row[last])) for row in self.rows), default=0)
-        return longest <= width - taken or width - taken >= _SENTENCE
-
-    @staticmethod
-    def _most(width: int) -> int:
-        """Columns that a name may take."""
-        return max(_NAME, width // 3)
-
-    def _drawn(self, count: int, width: int, *, whole: bool = False) -> Table:
-        """The first `count` columns; `whole`: the last of them is no sentence, and is not folded."""
-        made = Table(
-            box=None, show_header=bool(self.header), header_style=QUIET, pad_edge=False, padding=(0, self.gap, 0, 0)
-        )
-        for column in range(count):
-            folds = column == count - 1 and not whole
-            made.add_column(
-                Text(self.header[column]) if self.header else "",
-                justify="right" if column in self.right else "left",
-                no_wrap=not folds,
-                overflow="fold" if folds else "ellipsis",
-                max_width=self._most(width) if column == self.names and not folds else None,
+        rows = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
+        *others, last = [n for n in range(len(rows[0])) if any(row[n] for row in rows)] or [0]
+        heads = [Text(head, QUIET) for head in self.header]
+        every = [heads, *rows] if heads else rows
+        widths = {n: max(row[n].cell_len for row in every) for n in (*others, last)}
+        below = bool(others) and not self._make_room(widths, others, last, options.max_width)
+        for row in every:
+            shown = others if below else (*others, last)
+            yield from _side_by_side(
+                [(row[n], widths[n], "right" if n in self.right else "left") for n in shown], console, self.gap
             )
-        for row in self.rows:
-            made.add_row(*row[:count])
-        return made
+            if below and row is not heads and row[last]:
+                sentence = _folded(row[last], console, options.max_width - _BELOW)
+                yield Text("\n").join(Text(" " * _BELOW) + line for line in sentence)
+
+    def _make_room(self, widths: dict[int, int], others: Sequence[int], last: int, width: int) -> bool:
+        """Names and sentences made as narrow as they have to be; whether the sentences have room beside the rest."""
+        taken = sum(widths[n] + self.gap for n in others)
+        wanted = min(widths[last], _SENTENCE)
+        if self.names in others and (excess := taken + wanted - width) > 0:
+            narrow = max(widths[self.names] - excess, min(widths[self.names], _NAME))
+            if taken - widths[self.names] + narrow + wanted <= width:
+                taken -= widths[self.names] - narrow
+                widths[self.names] = narrow
+            else:
+                self._below_each_other(widths, others, width)
+        widths[last] = max(width - taken, _LEAST)
+        return wanted <= width - taken
+
+    def _below_each_other(self, widths: dict[int, int], others: Sequence[int], width: int) -> None:
+        """Half of a line for names where sentences stand below; at the cost of the widest of the others, if need be."""
+        left = width - self.gap * (len(others) - 1) - sum(widths[n] for n in others if n != self.names)
+        wanted = min(widths[self.names], max(_NAME, width // 2))
+        while left < min(wanted, _NAME):
+            widest = max((n for n in others if n != self.names), key=widths.__getitem__, default=self.names)
+            if (given := min(widths[widest] - _LEAST, wanted - left)) <= 0:
+                break
+            widths[widest] -= given
+            left += given
+        widths[self.names] = min(wanted, max(left, _LEAST))
+
+
+def _side_by_side(cells: Sequence[tuple[Text, int, JustifyMethod]], console: Console, gap: int) -> Iterator[Text]:
+    """The lines of one row, each cell folded to its width; after text from right to left its neighbours stay put."""
+    folded = [_folded(cell, console, width) if cell.cell_len > width else [cell] for cell, width, _ in cells]
+    for number in range(max(map(len, folded))):
+        line, left, before = Text(no_wrap=True), 0, ""
+        for (_, width, side), lines in zip(cells, folded, strict=True):
+            part = lines[number] if number < len(lines) else Text()
+            shift = width - part.cell_len if side == "right" else 0
+            if part:
+                line.append(kept_in_place(before) + " " * (left + shift - line.cell_len)).append_text(part)
+                before = part.plain
+            left += width + gap
+        yield line
+
+
+def _folded(cell: Text, console: Console, width: int) -> list[Text]:
+    """Folded between words, and not between a number and its unit."""
+    held = cell.copy()
+    held.plain = _UNIT.sub(_HELD, held.plain)
+    lines = list(held.wrap(console, width, overflow="fold"))
+    for line in lines:
+        line.plain = line.plain.replace(_HELD, " ")
+        line.rstrip()
+    return lines
 
 
 def table(

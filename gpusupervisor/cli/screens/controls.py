@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import BAD, QUIET, STRONG, table, text, word
+from gpusupervisor.cli.screens.common import BAD, STRONG, Grid, table, text, word
 from gpusupervisor.cli.shapes import Shape
 
-NO_GPU = "no GPU is known"
+NO_GPU = "No GPU is known."
 _RANGE_UNITS = {"power-limit": ("W", 1000), "fans": ("%", 1)}
 """Of what is not a clock: the unit shown, and how many of the unit on the bus make one."""
 
@@ -18,27 +18,31 @@ def fans(of_gpus: list[Shape]) -> list[RenderableType]:
     screen: list[RenderableType] = []
     for each in of_gpus:
         reason = each["control_reason"] or each["support_reason"]
-        head = Text.assemble(_heading(each), ": ", word(each["control"] or each["support"]))
-        screen += ["", head + text(f" - {reason}") if reason else head]
-        if each["fans"]:
-            rows = [
-                (str(f["fan"]), _wanted(f), f"{f['speed']} %" if "speed" in f else "?", str(f.get("rpm", "?")),
-                 word(f["verdict"] or "?"))
-                for f in each["fans"]
-            ]  # fmt: skip
-            screen.append(table(("FAN", "WANTED", "SPEED", "RPM", "VERDICT"), rows, right=(0, 2, 3)))
-    return screen[1:] or [Text(NO_GPU)]
+        head = Text.assemble(text(each["name"], STRONG), "  ", word(each["control"] or each["support"]))
+        screen += _next(screen, [head + text(f", {reason}") if reason else head, *_fans(each["fans"])])
+    return screen or [Text(NO_GPU)]
 
 
-def _heading(of_gpu: Shape) -> Text:
-    return Text.assemble(text(of_gpu["name"], STRONG), text(f"  {of_gpu['uuid']}", QUIET))
+def _next(screen: list[RenderableType], card: list[RenderableType]) -> list[RenderableType]:
+    """A card that follows others: cards of one line follow each other closely."""
+    apart = screen and (len(card) > 1 or isinstance(screen[-1], Grid))
+    return ["", *card] if apart else card
+
+
+def _fans(found: list[Shape]) -> list[RenderableType]:
+    rows = [
+        (str(f["fan"]), _wanted(f), f"{f['speed']} %" if "speed" in f else "?", str(f.get("rpm", "?")),
+         word(f["verdict"] or "?"))
+        for f in found
+    ]  # fmt: skip
+    return [table(("FAN", "WANTED", "SPEED", "RPM", "VERDICT"), rows, right=(0, 2, 3))] if rows else []
 
 
 def _wanted(fan: Shape) -> str:
     if fan["mode"] == "fixed":
         return f"{fan['percent']} %"
     if fan["mode"] == "curve":
-        return ", ".join(f"{degrees} °C {percent} %" for degrees, percent in fan["points"])
+        return ", ".join(f"{percent} % at {degrees} °C" for degrees, percent in fan["points"])
     return text(fan["mode"]).plain
 
 
@@ -46,12 +50,12 @@ def profiles(of_gpus: list[Shape]) -> list[RenderableType]:
     """The profile of each GPU, setting by setting."""
     screen: list[RenderableType] = []
     for each in of_gpus:
-        screen += ["", *_profile(each)]
-    return screen[1:] or [Text(NO_GPU)]
+        screen += _next(screen, _profile(each))
+    return screen or [Text(NO_GPU)]
 
 
 def _profile(shown: Shape) -> list[RenderableType]:
-    head = Text.assemble(_heading(shown), ": ", _state(shown))
+    head = Text.assemble(text(shown["name"], STRONG), "  ", _state(shown))
     lines: list[RenderableType] = [head]
     lines += [Text.assemble(("! ", BAD), text(shown[key])) for key in ("distrust", "problem") if shown[key]]
     if shown["trial"]:
@@ -60,7 +64,7 @@ def _profile(shown: Shape) -> list[RenderableType]:
     verdicts = {verdict["item"]: verdict for verdict in shown["drift"]}
     rows = [_setting(a, results.get(a["item"]), verdicts.get(a["item"])) for a in shown["capabilities"]]
     if rows:
-        lines.append(table(("ITEM", "SET", "STANDS", "CAN BE", "RANGE", "WHY"), rows))
+        lines.append(table(("SETTING", "WANTED", "STATE", "SUPPORT", "RANGE", "WHY"), rows))
     return lines
 
 
@@ -96,4 +100,4 @@ def results(of_settings: list[Shape]) -> list[RenderableType]:
         (text(r["item"]), word("ok" if r["ok"] else "failed"), text(r["accepted"] or r["asked"]), text(r["detail"]))
         for r in of_settings
     ]
-    return [table(("ITEM", "SET", "TO", "WHY"), rows)]
+    return [table(("SETTING", "RESULT", "VALUE", "WHY"), rows)]

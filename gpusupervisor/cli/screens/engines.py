@@ -6,34 +6,38 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import DOUBTFUL, GOOD, QUIET, STRONG, Grid, table, text
+from gpusupervisor.cli.screens.common import DOUBTFUL, GOOD, QUIET, STRONG, absent, table, text
 from gpusupervisor.cli.shapes import Shape
 
 
-def all_engines(engines: Iterable[Shape]) -> Grid | Text:
-    """One line an engine; those that answer, and those of which something is known, first."""
-    if not (engines := list(engines)):
-        return Text("no engine is described")
-    order = sorted(engines, key=lambda each: (not each["reachable"], not each["settings"], each["id"]))
+def all_engines(engines: Iterable[Shape]) -> list[RenderableType]:
+    """One line for each engine of which something is known, those that answer first; the others by name."""
+    if not (order := sorted(engines, key=lambda each: (not each["reachable"], not each["settings"], each["id"]))):
+        return [Text("No engine is described.")]
+    known = [each for each in order if each["reachable"] or each["endpoint"] or each["settings"]]
     rows = [
-        (text(each["id"], STRONG), text(each["version"] or "-"), text(each["endpoint"] or "-"), _answers(each))
-        for each in order
-    ]
-    return table(("ENGINE", "VERSION", "ENDPOINT", ""), rows)
-
-
-def _answers(engine: Shape) -> Text:
-    return text("reachable", GOOD) if engine["reachable"] else text(engine["detail"] or "not asked yet", QUIET)
+        (
+            text(each["id"], STRONG), Text("answers", GOOD) if each["reachable"] else Text("no answer", DOUBTFUL),
+            text(each["version"] or "-"), text(each["endpoint"] or "-"),
+            Text() if each["reachable"] else text(each["detail"] or "not asked yet"),
+        )
+        for each in known
+    ]  # fmt: skip
+    shown: list[RenderableType] = [table(("ENGINE", "STATE", "VERSION", "ENDPOINT", "WHY"), rows)] if rows else []
+    shown += absent([each["id"] for each in order if each not in known])
+    return shown if rows else shown[1:]
 
 
 def details(engine: Shape) -> list[RenderableType]:
     """What it is, and each setting with where it comes from and what it means."""
-    facts = [("endpoint", text(engine["endpoint"] or "-")), ("", _answers(engine))]
+    facts = [
+        ("state", Text("answers", GOOD) if engine["reachable"] else text(engine["detail"] or "not asked yet")),
+        ("endpoint", text(engine["endpoint"] or "not known")),
+    ]
     if engine["unit"]:
         facts.append(("unit", text(engine["unit"])))
-    heading = Text.assemble(
-        text(engine["id"], STRONG), text(f"  {engine['engine']} {engine['version']}".rstrip(), QUIET)
-    )
+    more = [engine[key] for key in ("engine", "version") if engine[key] not in ("", engine["id"])]
+    heading = Text.assemble(text(engine["id"], STRONG), text(f"  {' '.join(more)}".rstrip(), QUIET))
     screen: list[RenderableType] = [heading, table((), [(Text(name, QUIET), value) for name, value in facts])]
     for setting in engine["settings"]:
         value = f" = {setting['value']}" if setting["value"] else ""
@@ -43,5 +47,5 @@ def details(engine: Shape) -> list[RenderableType]:
         if setting["meaning"]:
             screen.append(Padding(text(setting["meaning"]), (0, 0, 0, 2)))
     if not engine["settings"]:
-        screen += ["", text("no settings are known", QUIET)]
+        screen += ["", text("No settings are known.", QUIET)]
     return [*screen, "", text(engine["settings_problem"], DOUBTFUL)] if engine["settings_problem"] else screen

@@ -10,6 +10,8 @@ from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.text import safe
 from gpusupervisor.quantities import format_bytes, format_duration
 
+_SOURCES = {"cold": " from disk", "warm": " from RAM"}
+
 
 def event_line(event: Shape) -> Grid:
     """When, what kind, and in a sentence; `event` as shapes.event has it."""
@@ -34,7 +36,10 @@ def told(event: Shape) -> str:
         case "load":
             return _load(tenant, details)
         case "job":
-            return _with(f"job {safe(details.get('id', '?'))} {safe(details['state'])}", details["detail"])
+            job = " ".join(safe(details[key]) for key in ("id", "job", "state") if key in details)
+            return _with(f"job {job}", details["detail"])
+        case "drift" if details["state"] == "ended":
+            return _with(f"the drift of {safe(details.get('id', '?'))} is over", details["detail"])
         case "health" | "drift" | "fans":
             summary = details.get("summary") or details["detail"]
             return _with(f"{safe(details.get('id', '?'))} is {safe(details['state'])}", summary)
@@ -44,7 +49,7 @@ def told(event: Shape) -> str:
 def _load(tenant: str, details: Mapping[str, Any]) -> str:
     took = details.get("duration")
     time = f" in {format_duration(took, 100_000)}" if isinstance(took, int) else ""
-    source = {"cold": " from disk", "warm": " from RAM"}.get(details.get("source", ""), "")
+    source = _SOURCES.get(str(details.get("source")), "")
     return f"{tenant} loaded {safe(details.get('model', ''))} ({_size(details.get('size'))}){time}{source}"
 
 

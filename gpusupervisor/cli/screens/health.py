@@ -5,6 +5,7 @@ from rich.text import Text
 
 from gpusupervisor.cli.screens.common import QUIET, table, text, word
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.text import brief
 
 _ORDER = ("failed", "degraded", "ok", "skipped")
 
@@ -13,7 +14,7 @@ def screen(health: Shape) -> list[RenderableType]:
     """The worst first, each with what it breaks and what to do."""
     rows: list[tuple[Text, Text, Text]] = []
     for check in sorted(health["checks"], key=_rank):
-        rows.append((word(check["state"]), text(check["id"]), text(check["summary"])))
+        rows.append((word(check["state"]), text(brief(check["id"])), text(check["summary"])))
         if check["state"] in ("failed", "degraded"):
             rows += [(Text(), Text(), Text.assemble((f"{kind}: ", QUIET), text(check[kind]))) for kind in
                      ("impact", "remedy") if check[kind]]  # fmt: skip

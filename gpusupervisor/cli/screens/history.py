@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, pairwise
+from math import ceil, floor, log10
 
 import plotext
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import STRONG, size, text
+from gpusupervisor.cli.screens.common import STRONG, Grid, size, text
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
 
@@ -41,11 +42,11 @@ def plots(
             unit = _UNITS.get(name, _BYTES)[1]
             title = f"{_TITLES[name]}, {unit}" if unit else _TITLES[name]
             shown += [Text(title, STRONG), _plot(name, drawn, gpus, begin, until, canvas)]
-            shown += [
+            legend = [
                 _legend(name, curve, gpus, _mark(number, len(drawn), canvas), canvas)
                 for number, curve in enumerate(drawn)
             ]
-            shown.append("")
+            shown += [Grid((), legend), ""]
     return shown[:-1]
 
 
@@ -67,7 +68,9 @@ def _plot(
         plotext.yticks(range(len(_ACTIVITIES)), _ACTIVITIES)
         plotext.ylim(0, len(_ACTIVITIES) - 1)
     else:
-        plotext.ylim(0, _top(name, curves, gpus))
+        marks = _even(_top(name, curves, gpus))
+        plotext.yticks(marks, [f"{mark:g}" for mark in marks])
+        plotext.ylim(0, marks[-1])
     drawn = Text.from_ansi(plotext.build().rstrip("\n"))
     drawn.no_wrap = True
     return drawn if canvas.colours else Text(drawn.plain, no_wrap=True)
@@ -81,6 +84,13 @@ def _top(name: str, curves: Sequence[Shape], gpus: Mapping[str, Shape]) -> float
     cards = [gpus[curve["gpu"]]["memory_total"] or 0 for curve in curves if curve["gpu"] in gpus]
     whole = max(cards, default=0) if name in ("used", "free", "holding") else 0
     return float(max(most, whole, 1) / _GIB)
+
+
+def _even(top: float) -> list[float]:
+    """Figures from 0 on at equal distances, none of them odd, the last at `top` or above it."""
+    unit = 10.0 ** floor(log10(top / 6))
+    step = next(unit * n for n in (1, 2, 4, 5, 10, 20) if top <= 6 * unit * n)
+    return [step * n for n in range(ceil(top / step) + 1)]
 
 
 def _ticks(begin: int, until: int) -> None:
@@ -119,17 +129,19 @@ def _path(points: Sequence[Shape], unit: int) -> tuple[list[int], list[float]]:
     return x, y
 
 
-def _legend(name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str, str], canvas: Canvas) -> Text:
+def _legend(
+    name: str, curve: Shape, gpus: Mapping[str, Shape], mark: tuple[str, str], canvas: Canvas
+) -> tuple[Text, Text]:
     marker, colour = mark
     sign = (("━━" if canvas.unicode else "--"), colour) if canvas.colours else (marker if len(marker) == 1 else "-", "")
     card = gpus.get(curve["gpu"] or "", {}).get("name") or curve["gpu"]
     whose = ", ".join(part for part in (curve["tenant"], card) if part)
     points = curve["points"]
     if name == "activity":
-        return Text.assemble(sign, "  ", text(whose))
+        return Text(*sign), text(whose)
     least, most = min(p["least"] for p in points), max(p["most"] for p in points)
     last, least, most = (_figure(name, value) for value in (points[-1]["mean"], least, most))
-    return Text.assemble(sign, "  ", text(whose), f": {last} at the end, {least} to {most}")
+    return Text(*sign), Text.assemble(text(whose), f": {last} at the end, {least} to {most}")
 
 
 def _figure(name: str, value: int) -> str:

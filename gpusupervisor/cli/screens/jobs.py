@@ -8,13 +8,13 @@ from rich.text import Text
 from gpusupervisor.cli.screens import autotune, models, warm
 from gpusupervisor.cli.screens.common import QUIET, STRONG, Grid, moment, table, text, word
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.text import safe_lines
+from gpusupervisor.cli.text import brief, safe_lines
 
 
 def all_jobs(jobs: list[Shape]) -> Grid | Text:
     """One line a job."""
     if not jobs:
-        return Text("no job runs, and none has ended lately")
+        return Text("No job runs, and none has ended lately.")
     rows = [
         (
             str(j["id"]),
@@ -31,7 +31,7 @@ def all_jobs(jobs: list[Shape]) -> Grid | Text:
 
 def what(job: Shape) -> Text:
     """What it works on, and how far it is."""
-    return text(": ".join(part for part in (job["target"], job["detail"]) if part))
+    return text(brief(": ".join(part for part in (job["target"], job["detail"]) if part)))
 
 
 def details(job: Shape) -> list[RenderableType]:
@@ -41,7 +41,7 @@ def details(job: Shape) -> list[RenderableType]:
         ("target", text(job["target"])),
         ("detail", text(job["detail"])),
         ("began", Text(f"{moment(job['started_at'])}, {_by(job['started_by'])}")),
-        ("ended", Text(moment(job["ended_at"]))),
+        ("ended", Text(moment(job["ended_at"]) if job["ended_at"] else "")),
     ]
     heading = Text.assemble((f"job {job['id']}  ", STRONG), text(job["kind"], STRONG))
     screen: list[RenderableType] = [heading, table((), [(Text(n, QUIET), value) for n, value in facts if value.plain])]
@@ -62,4 +62,4 @@ def _result(job: Shape) -> list[RenderableType]:
 
 
 def _by(uid: int | None) -> str:
-    return "by itself" if uid is None else f"for user {uid}"
+    return "by itself" if uid is None else f"started by user {uid}"

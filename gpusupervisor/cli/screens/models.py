@@ -12,27 +12,36 @@ _FITS = {"now": GOOD, "never": QUIET}
 def models_screen(shape: Shape) -> list[RenderableType]:
     """A table for all engines, what is not known of those that answer, and what cards keep from models."""
     rows = [_row(engine["id"], model) for engine in shape["engines"] for model in engine["models"]]
-    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "LOADS", "WHY")
-    shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("no models are known")]
+    header = ("ENGINE", "MODEL", "STATE", "NEEDS", "FITS", "WHY")
+    shown: list[RenderableType] = [table(header, rows, right=(3,), names=1)] if rows else [Text("No models are known.")]
     asked = [engine for engine in shape["engines"] if engine["reachable"] or len(shape["engines"]) == 1]
     problems = [
         text(f"{engine['id']}: {engine['models_problem']}", DOUBTFUL) for engine in asked if engine["models_problem"]
     ]
     cards = [text(f"{card['name']}: {card['fit_summary']}") for card in shape["gpus"] if card["fit_summary"]]
     silent = len(shape["engines"]) - len(asked)
-    others = [Text(f"{silent} more do not answer (gpusupervisorctl engines lists all)", QUIET)] if silent else []
+    others = [Text(_silent(silent), QUIET)] if silent else []
     for lines in (problems, cards, others):
         if lines:
             shown += ["", *lines]
     return shown
 
 
+def _silent(count: int) -> str:
+    said = "1 more engine does not answer" if count == 1 else f"{count} more engines do not answer"
+    return f"{said} (gpusupervisorctl engines lists all)"
+
+
 def _row(engine: str, model: Shape) -> tuple[str | Text, ...]:
     state = f"{model['state']}, spilled" if model["spilled"] else model["state"]
     needs = size(model["needs"])
     fit = text(model["fit"], _FITS.get(model["fit"], DOUBTFUL))
-    loads = text(model["load_estimate"])
-    return text(engine), text(model["name"], STRONG), text(state), needs, fit, loads, text(model["fit_detail"])
+    why = "; ".join(part for part in (model["fit_detail"], _loads(model["load_estimate"])) if part)
+    return text(engine), text(model["name"], STRONG), text(state), needs, fit, text(why)
+
+
+def _loads(estimate: str) -> str:
+    return f"loads {estimate}" if estimate else ""
 
 
 def loaded(result: Shape) -> Text:

@@ -9,11 +9,15 @@ from gpusupervisor.cli.shapes import Shape
 
 def plan_screen(plan: Shape) -> list[RenderableType]:
     """What would be done, or who is in the way. Nobody is, where there is room already."""
-    screen: list[RenderableType] = [text(plan["summary"])]
+    in_the_way = plan["blockers"] and (plan["steps"] or not plan["sufficient"])
+    summary = (
+        plan["summary"].partition(" In the way: ")[0] if in_the_way else plan["summary"]
+    )  # the table tells of them
+    screen: list[RenderableType] = [text(summary)]
     if plan["steps"]:
         rows = [(text(s["tenant"], STRONG), size(s["expected"]), text(s["reason"])) for s in plan["steps"]]
         screen += ["", table(("ASK", "FOR", "BECAUSE"), rows, right=(1,))]
-    if plan["blockers"] and (plan["steps"] or not plan["sufficient"]):
+    if in_the_way:
         blockers = [
             (text(b["holder"], STRONG), size(b["held"]), word(b["reason"]), text(b["detail"])) for b in plan["blockers"]
         ]

@@ -32,7 +32,7 @@ _STATES = {"active": GOOD, "failed": BAD, "stopped": QUIET}
 def found(findings: Findings, advice: Advice, canvas: Canvas) -> list[RenderableType]:
     """Cards, who uses them or would, and what a person should know."""
     screen: list[RenderableType] = [*_driver(findings.driver)]
-    screen += [_card(gpu, several=len(findings.gpus) > 1) for gpu in findings.gpus]
+    screen += [_card(gpu) for gpu in findings.gpus]
     rows = _rows(findings)
     if rows:
         wide = canvas.width >= _ROOMY
@@ -62,9 +62,8 @@ def _driver(check: Shape) -> list[RenderableType]:
     return [marked(lines)]
 
 
-def _card(gpu: Shape, *, several: bool) -> Text:
-    state = gpu["state"]
-    name = Text.assemble(text(gpu["name"], STRONG), text(f"  {gpu['pci_bus_id']}" if several else "", QUIET))
+def _card(gpu: Shape) -> Text:
+    state, name = gpu["state"], text(gpu["name"], STRONG)
     if state != "ok" or gpu["memory_total"] is None:
         return Text.assemble(name, "  ", word(state))
     return Text.assemble(name, f"  {size(gpu['memory_used'])} of {size(gpu['memory_total'])} held")

@@ -1,8 +1,8 @@
 """The one screen: cards, who holds what, who is busy and why, what is being done, health."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpusupervisor.cli.screens.common import (
@@ -19,7 +19,7 @@ from gpusupervisor.cli.screens.common import (
     text,
     word,
 )
-from gpusupervisor.cli.screens.memory import Holder, Key, Keys, bar, holders, keys, legend
+from gpusupervisor.cli.screens.memory import WIDEST, Holder, Key, Keys, bar, holders, keys, legend
 from gpusupervisor.cli.screens.tenants import why
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
@@ -27,6 +27,9 @@ from gpusupervisor.cli.terminal import Canvas
 Row = tuple[Text, Text, str, Text, Text]
 Item = tuple[Text, Text]
 """A mark, and what it is about."""
+_GAP = 4
+"""Blanks between cards beside each other."""
+_NOT_WELL = ("degraded", "failed")
 
 
 def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
@@ -34,19 +37,35 @@ def screen(status: Shape, canvas: Canvas) -> list[RenderableType]:
     tenants = {each["id"]: each for each in status["tenants"]}
     marks = keys([gpu for gpu in status["gpus"] if is_known(gpu)], canvas)
     shown: list[RenderableType] = [head(status)]
-    for gpu in status["gpus"]:
-        place = text(f"  {gpu['pci_bus_id']}", QUIET) if len(status["gpus"]) > 1 else Text()
-        shown += ["", *(_card(gpu, place, tenants, marks, canvas) if is_known(gpu) else [unreadable(gpu, place)])]
+    wide = canvas.width >= 2 * WIDEST and len(status["gpus"]) > 1
+    part = canvas._replace(width=canvas.width // 2 - _GAP) if wide else canvas
+    cards = [
+        Group("", *(_card(gpu, tenants, marks, part) if is_known(gpu) else [unreadable(gpu)])) for gpu in status["gpus"]
+    ]
+    shown += _in_pairs(cards) if wide else cards
     shown += _without_memory(tenants.values())
     news = [*_starved(tenants.values()), *_jobs(status["jobs"]), *_problems(status["health"])]
     return [*shown, "", marked(news)] if news else shown
+
+
+def _in_pairs(cards: Sequence[Group]) -> list[RenderableType]:
+    """Two cards beside each other."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, _GAP, 0, 0), expand=True, pad_edge=False)
+    grid.add_column(ratio=1)
+    grid.add_column(ratio=1)
+    for place in range(0, len(cards), 2):
+        grid.add_row(*cards[place : place + 2])
+    return [grid]
 
 
 def head(status: Shape) -> Text:
     """The service and its health in a word; the problems themselves come last."""
     health = status["health"]
     driver = text(f"driver {status['driver_version'] or status['driver']}", "" if status["driver"] == "ok" else BAD)
-    told = health["state"] if _problems(health) else health["summary"]
+    number = sum(check["state"] in _NOT_WELL for check in health["checks"])
+    told = health["summary"] if not number else "1 problem" if number == 1 else f"{number} problems"
     parts = (
         text(f"gpusupervisor {status['version']}", STRONG),
         Text("automatic" if status["automatic"] else "observe-only"),
@@ -61,23 +80,23 @@ def is_known(gpu: Shape) -> bool:
     return bool(gpu["state"] == "ok" and gpu["memory_total"] is not None)
 
 
-def unreadable(gpu: Shape, place: Text) -> Text:
-    """A card that cannot be asked."""
-    detail = f" - {gpu['state_detail']}" if gpu["state_detail"] else ""
-    return Text.assemble(text(gpu["name"], STRONG), place, ": ", word(gpu["state"]), text(detail))
+def unreadable(gpu: Shape, place: Text | None = None) -> Text:
+    """A card that cannot be asked; `place`: what comes behind its name."""
+    detail = f", {gpu['state_detail']}" if gpu["state_detail"] else ""
+    return Text.assemble(text(gpu["name"], STRONG), place or "", "  ", word(gpu["state"]), text(detail))
 
 
-def _card(gpu: Shape, place: Text, tenants: Mapping[str, Shape], marks: Keys, canvas: Canvas) -> list[RenderableType]:
-    """One card; `place`: in the machine, where there are several."""
+def _card(gpu: Shape, tenants: Mapping[str, Shape], marks: Keys, canvas: Canvas) -> list[RenderableType]:
+    """One card."""
     held = f"{size(gpu['memory_used'])} of {size(gpu['memory_total'])} held, {size(gpu['memory_free'])} free"
-    card: list[RenderableType] = [Text.assemble(text(gpu["name"], STRONG), place, "  ", held), bar(gpu, marks, canvas)]
+    card: list[RenderableType] = [Text.assemble(text(gpu["name"], STRONG), "  ", held), bar(gpu, marks, canvas)]
     rows = [_row(holder, marks[holder.name, holder.pid], tenants) for holder in holders(gpu)]
     if rows:
         card.append(table((), rows, right=(2,), names=1))
     card.append(legend(gpu, canvas))
     notes: list[Item] = [(Text(), _kept(reservation)) for reservation in gpu["reservations"]]
     if gpu["plan"]:
-        notes.append((Text(">", LIVELY), text(f"plan {gpu['plan']} is being carried out")))
+        notes.append((Text(">", LIVELY), text(f"{gpu['plan']} is being carried out")))
     if gpu["attribution_problem"]:
         notes.append((Text("!", DOUBTFUL), text(gpu["attribution_problem"])))
     return [*card, marked(notes)] if notes else card
@@ -91,7 +110,7 @@ def _row(holder: Holder, key: Key, tenants: Mapping[str, Shape]) -> Row:
             text(holder.name),
             held,
             Text("unmanaged", DOUBTFUL),
-            Text(f"pid {holder.pid}: never touched", QUIET),
+            Text(f"pid {holder.pid}; never touched", QUIET),
         )
     tenant = tenants.get(holder.name)
     if tenant is None:
@@ -135,7 +154,7 @@ def _jobs(jobs: Iterable[Shape]) -> list[Item]:
 def _problems(health: Shape) -> list[Item]:
     found: list[Item] = []
     for check in health["checks"]:
-        if check["state"] in ("degraded", "failed"):
+        if check["state"] in _NOT_WELL:
             found.append((Text("!", BAD if check["state"] == "failed" else DOUBTFUL), text(check["summary"])))
             found += [(Text(), text(check["remedy"], QUIET))] if check["remedy"] else []
     return found

@@ -1,14 +1,13 @@
 """Tenants as a table, and one with everything."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpusupervisor.cli.screens.common import BAD, QUIET, STRONG, Grid, moment, size, table, text, word
+from gpusupervisor.cli.screens.common import BAD, QUIET, STRONG, Grid, absent, moment, size, table, text, word
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
-from gpusupervisor.cli.text import safe
 
 _ROOMY = 100
 """Columns from which on figures have columns of their own."""
@@ -19,11 +18,18 @@ def held(tenant: Shape) -> str:
     return f">= {size(tenant['holding'])}" if tenant["holdings_incomplete"] else size(tenant["holding"])
 
 
-def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> Grid | Text:
-    """One line a tenant, who holds most first. Where there is little room, needs are told in the sentence."""
-    if not (tenants := list(tenants)):
-        return Text("no tenant is described")
-    order = sorted(tenants, key=lambda each: (-each["holding"], each["id"]))
+def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> list[RenderableType]:
+    """One line a tenant, who holds most first; who is not there by name. Where there is little room, needs are told in
+    the sentence.
+    """
+    if not (everybody := sorted(tenants, key=lambda each: (-each["holding"], each["id"]))):
+        return [Text("No tenant is described.")]
+    order = [each for each in everybody if each["holding"] or each["activity"] != "absent"]
+    others = absent([each["id"] for each in everybody if each not in order])
+    return [_table(order, canvas), *others] if order else others[1:]
+
+
+def _table(order: Sequence[Shape], canvas: Canvas) -> Grid:
     first = [(text(each["id"], STRONG), word(each["activity"]), held(each)) for each in order]
     if canvas.width < _ROOMY:
         rows = [(*row, _starved(each) or why(each)) for row, each in zip(first, order, strict=True)]
@@ -32,8 +38,8 @@ def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> Grid | Text:
         (
             *row,
             "-" if each["need"] is None else size(each["need"]),
-            size(each["reclaimable"]),
-            _starved(each) or text(each["activity_reason"]),
+            size(each["reclaimable"]) if each["reclaimable"] else "-",
+            _starved(each) or _reason(each),
         )
         for row, each in zip(first, order, strict=True)
     ]
@@ -46,13 +52,19 @@ def _starved(tenant: Shape) -> Text | None:
 
 def why(tenant: Shape) -> Text:
     """Why it is in its state, what it needs, and what it could give back."""
-    said = [safe(tenant["activity_reason"])]
+    said = [_reason(tenant).plain]
     if tenant["need"] is not None:
         missing = f", {size(tenant['shortfall'])} missing" if tenant["shortfall"] else ""
         said.append(f"needs {size(tenant['need'])}{missing}")
     if tenant["reclaimable"]:
         said.append(f"can give back {size(tenant['reclaimable'])}")
     return Text("; ".join(each for each in said if each))
+
+
+def _reason(tenant: Shape) -> Text:
+    """Why it is in its state; of one that is never asked anyway only that."""
+    protected = tenant["protected"] and tenant["activity"] == "unknown"
+    return text("protected: it is never asked" if protected else tenant["activity_reason"])
 
 
 def details(tenant: Shape, gpus: Mapping[str, str]) -> list[RenderableType]:
@@ -65,7 +77,7 @@ def details(tenant: Shape, gpus: Mapping[str, str]) -> list[RenderableType]:
         *(("", Text.assemble(size(value), " on ", text(gpus.get(u, u)))) for u, value in _apart(tenant["holdings"])),
         ("needs", text(f"{size(tenant['need'])} ({tenant['need_source']})" if tenant["need"] else "not known")),
         ("starved", text(f"{'yes' if tenant['starved'] else 'no'}, {tenant['starved_reason']}")),
-        ("gives back", Text(f"{size(tenant['reclaimable'])}, keeps {size(tenant['floor'])}")),
+        ("gives back", Text(size(tenant["reclaimable"]) + _kept(tenant["floor"]))),
         ("priority", Text(f"{tenant['priority']}, {tenant['idle_priority']} while idle")),
         ("released by", text(tenant["release_method"] or "nothing: it cannot be asked")),
         ("protected", Text("yes: never asked" if tenant["protected"] else "no")),
@@ -85,6 +97,10 @@ def details(tenant: Shape, gpus: Mapping[str, str]) -> list[RenderableType]:
         ]
         screen += ["", table(("PID", "NAME", "HOLDS", "RECOGNISED BY"), rows, right=(0, 2))]
     return screen
+
+
+def _kept(floor: int | None) -> str:
+    return "" if floor is None else f", keeps {size(floor)}"
 
 
 def _apart(holdings: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ from gpusupervisor.cli.shapes import Shape
 def plan_screen(plan: list[Shape]) -> RenderableType:
     """What is in RAM, and what is worth it."""
     if not plan:
-        return Text("no model files are known: [models] of a tenant file says where they are")
+        return Text("No model files are known: [models] in a tenant file says where they are.")
     rows = [
         (text(each["engine"]), text(each["model"], STRONG), size(each["size"]), _share(each), text(each["reason"]))
         for each in plan

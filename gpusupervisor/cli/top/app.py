@@ -1,12 +1,14 @@
 """The live screen: keys, views, and what is asked of the service for a person."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.widgets import Footer
 
 from gpusupervisor.cli import shapes
@@ -128,7 +130,8 @@ class Top(App[None]):
         self._board.note_figures()
         seen = (self._board.revision, now() // STEP)
         if seen != self._drawn:
-            self._draw()
+            with suppress(NoMatches):  # at the end, pages go before this stops
+                self._draw()
             self._drawn = (self._board.revision, seen[1])
 
     def _look(self) -> Look:

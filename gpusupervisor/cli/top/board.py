@@ -23,7 +23,7 @@ _STARTING: shapes.Shape = {
 _UNCHECKED: shapes.Shape = {"state": "degraded", "summary": "nothing is checked yet", "checks": []}
 _TOLD = {
     "ReleasePlanned", "ReleaseStarted", "ReleaseStep", "ReleaseFinished", "Alert", "DriftDetected", "DriftRepaired",
-    "DriftContested", "TrialEnded", "Finished",
+    "DriftContested", "DriftEnded", "TrialEnded", "Finished",
 }  # fmt: skip
 
 Of = tuple[str, str]

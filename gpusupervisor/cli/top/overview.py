@@ -48,7 +48,7 @@ _ACTIVITIES = ("stuck", "busy", "unknown", "idle", "absent")
 
 def cards(board: Board, canvas: Canvas, at: int) -> list[Line]:
     """Every card with its bar and its last minutes."""
-    gpus = board.gpus
+    gpus = [{**gpu, "name": gpu["name"].partition(" (GPU-")[0]} for gpu in board.gpus]  # its place tells it apart
     marks = _marks(board, canvas)
     found: list[Text] = []
     if not gpus:
@@ -107,8 +107,8 @@ def _short_card(
 
 
 def _place(gpu: Shape) -> str:
-    """Where it is in the machine, short enough for a column: bus and device."""
-    return safe(gpu["pci_bus_id"])[5:10]
+    """The beginning of its UUID, by which texts and commands tell it from others, short enough for a column."""
+    return safe(gpu["uuid"])[:12].removeprefix("GPU-")
 
 
 def _short_name(gpu: Shape) -> str:
@@ -152,7 +152,7 @@ def tenants(board: Board, canvas: Canvas, at: int, wish: Wish) -> Content:
             "gpu": (places[gpu["uuid"]], ""),
             "mark": marks[holder.name, holder.pid], "name": (safe(holder.name), ""),
             "activity": ("unmanaged", DOUBTFUL), "holding": (size(holder.size), ""),
-            "why": (f"pid {holder.pid}: never touched", QUIET),
+            "why": (f"pid {holder.pid}; never touched", QUIET),
         }  # fmt: skip
         lines.append(
             Line(row(columns, [cells.get(c.name, ("", "")) for c in columns], room), f"{UNMANAGED}{holder.pid}")
@@ -204,7 +204,7 @@ def _columns(width: int, longest: int, *, several: bool) -> tuple[Column, ...]:
         Column("mark", "", 1),
         Column("name", "TENANT", max(name, 6)),
         Column("activity", "ACTIVITY", 9),
-        *((Column("gpu", "GPU", 6),) if several else ()),
+        *((Column("gpu", "GPU", 8),) if several else ()),
         Column("holding", "HOLDING", 12 if width >= WIDE else 10, right=True),
         Column("need", "NEED", 10, right=True),
         *((Column("missing", "MISSING", 10, right=True),) if width >= WIDE else ()),

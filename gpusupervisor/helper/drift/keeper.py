@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS
-from gpusupervisor.helper.drift.verdict import Verdict, contested
+from gpusupervisor.helper.drift.verdict import Kind, Verdict, contested
 from gpusupervisor.helper.values import ItemResult
 
 Trigger = Literal["resume", "driver", "xid", "persistence"]
@@ -28,13 +28,15 @@ FORGETFUL: frozenset[Trigger] = frozenset({"resume", "driver", "persistence"})
 WINDOW = 600 * MICROSECONDS
 MOST_REPAIRS = 3
 """Of one item within the window."""
+CONFIRM = 5 * MICROSECONDS
+"""After a repair, until it is looked whether it lasts."""
 BACK_OFF = (20 * MICROSECONDS, 60 * MICROSECONDS)
 """After the first and the second repair of an item within the window, before the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriftDetected:
-    """An item was found to have drifted; told once, until it is seen to be as accepted again."""
+    """An item was found to have drifted; told once, until that is over."""
 
     verdict: Verdict
 
@@ -53,7 +55,22 @@ class DriftContested:
     verdict: Verdict
 
 
-DriftEvent = DriftDetected | DriftRepaired | DriftContested
+@dataclass(frozen=True, slots=True)
+class DriftEnded:
+    """Drift that was told is over without a repair."""
+
+    item: str
+    cause: Literal["restored", "replaced"]
+    """restored: it reads as accepted again. replaced: a profile was applied or reset, so it is not judged any more."""
+
+
+OVER = {
+    "restored": "it is as it was set again, though it was not set again from here",
+    "replaced": "a profile was applied or reset since",
+}
+"""Causes of the end, in words."""
+
+DriftEvent = DriftDetected | DriftRepaired | DriftContested | DriftEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +95,8 @@ class DriftKeeper:
         self._forgetful = False
         self._repairs: dict[str, list[int]] = {}
         self._contested: set[str] = set()
-        self._told: set[str] = set()
+        self._told: dict[str, Kind] = {}
+        """By item: the drift that was told and is not over."""
 
     @property
     def frozen(self) -> bool:
@@ -110,13 +128,15 @@ class DriftKeeper:
         self._frozen = False
         self.trigger("resume", now)
 
-    def start_over(self, now: int) -> None:
-        """A profile was applied: what was before does not count, contested items are kept again."""
+    def start_over(self, now: int) -> tuple[DriftEvent, ...]:
+        """A profile was applied or forgotten: what was before does not count, contested items are kept again."""
+        over = tuple(DriftEnded(item, "replaced") for item in self._told)
         self._repairs.clear()
         self._contested.clear()
         self._told.clear()
         self._forgetful = False
         self._next = now + INTERVAL
+        return over
 
     def looked(self, now: int) -> None:
         """A look is taken, whatever comes of it."""
@@ -140,13 +160,14 @@ class DriftKeeper:
         self._forgetful &= not repair or any(verdict.cause == "unreadable" for verdict in final)
         for item in repairs:
             self._repairs.setdefault(item, []).append(now)
+            self._next = min(self._next, now + CONFIRM)
         return Decision(tuple(final), tuple(repairs), renew, tuple(events))
 
     def repaired(self, results: Sequence[ItemResult]) -> tuple[DriftEvent, ...]:
         """What became of the repairs that were decided."""
         for result in results:
             if result.ok:
-                self._told.discard(result.item)
+                self._told.pop(result.item, None)
         return tuple(DriftRepaired(result) for result in results if result.ok)
 
     def _with_history(self, verdict: Verdict, now: int, *, repair: bool) -> Verdict:
@@ -158,16 +179,18 @@ class DriftKeeper:
         return verdict
 
     def _news(self, verdict: Verdict) -> list[DriftEvent]:
-        item = verdict.item
-        if verdict.verdict == "ok":
-            self._told.discard(item)
-        if verdict.verdict == "drifted" and item not in self._told:
-            self._told.add(item)
+        item, found = verdict.item, verdict.verdict
+        told = self._told.get(item)
+        if found in ("ok", "overridden") and told is not None:
+            del self._told[item]
+            return [DriftEnded(item, "restored")]
+        if found not in ("drifted", "contested") or found == told:
+            return []
+        self._told[item] = found
+        if found == "drifted":
             return [DriftDetected(verdict)]
-        if verdict.verdict == "contested" and item not in self._contested:
-            self._contested.add(item)
-            return [DriftContested(verdict)]
-        return []
+        self._contested.add(item)
+        return [DriftContested(verdict)]
 
     def _may_repair(self, item: str, now: int) -> bool:
         """Not before the back-off is over; then the next look comes right when it is."""

@@ -36,15 +36,21 @@ class FanController:
         thread: NvmlThread,
         runtime_directory: Path,
         *,
+        left: frozenset[int] = frozenset(),
         deadline: float = DEADLINE,
     ) -> None:
-        """runtime_directory: where the mark of fans that are taken over is kept. deadline: seconds of one tick."""
+        """runtime_directory: where the mark of fans that are taken over is kept. deadline: seconds of one tick.
+
+        left: fans that an earlier helper could not give back, which is tried again.
+        """
         self.uuid = uuid
         self._session = session
         self._thread = thread
         self._deadline = deadline
-        self._hands = Hands(Marker(runtime_directory, uuid))
+        self._hands = Hands(Marker(runtime_directory, uuid, left))
         self._settings: dict[int, FanSetting] = {}
+        self._parked: dict[int, FanSetting] = {}
+        """What is to be set again by `unpark`."""
         self._curves: dict[int, curve.CurveState] = {}
         self._safety = Safety()
         self._changes: list[int] = []
@@ -54,7 +60,7 @@ class FanController:
         self._unavailable = ""
         self._told: set[str] = set()
         """Alerts of conditions that last and have been told."""
-        self.held = False
+        self.held = bool(self._hands.held)
         """Fans are in our hands, or are to be: as of the last tick or setting."""
 
     async def control(self, settings: Mapping[int, FanSetting]) -> None:
@@ -70,19 +76,39 @@ class FanController:
 
     async def set_fan(self, index: int, setting: FanSetting) -> None:
         """Want one setting from the next tick on, the others as they are; otherwise as `control`."""
-        await self.control({**self._settings, index: setting})
+        await self.control({**self.settings(), index: setting})
 
     def settings(self) -> Mapping[int, FanSetting]:
-        """What is wanted of every fan that is known."""
-        return {index: self._settings.get(index, AUTOMATIC) for index in range(self._count)}
+        """What is wanted of every fan that is known, now or once it is no longer parked."""
+        return {**dict.fromkeys(range(self._count), AUTOMATIC), **self._settings, **self._parked}
+
+    @property
+    def is_parked(self) -> bool:
+        """Fans wait to be set again."""
+        return bool(self._parked)
 
     async def tick(self, now: int) -> FanReport:
         """Look and act once; never raises for the driver's errors. now: microseconds of the domain clock."""
         return await self._in_thread(self._tick, now)
 
     async def release(self, now: int) -> FanReport:
-        """Give back every fan that we hold, and want nothing any more: before a stop, a sleep, a detachment."""
+        """Give back every fan that we hold, and want nothing any more."""
         return await self._in_thread(self._release, now)
+
+    async def park(self, now: int) -> FanReport:
+        """Give back every fan that we hold until `unpark`: before a sleep, a detachment."""
+        parked = {index: setting for index, setting in self.settings().items() if setting.mode != "automatic"}
+        report = await self.release(now)
+        self._parked = parked
+        return report
+
+    async def unpark(self) -> None:
+        """Want again what was parked. Raises as `control`; what can never be set is not wanted any more."""
+        try:
+            await self.control(self.settings())
+        except (NotSupported, InvalidArgument):
+            self._parked = {}
+            raise
 
     async def _in_thread(self, work: Callable[[int], FanReport], now: int) -> FanReport:
         try:
@@ -105,11 +131,11 @@ class FanController:
         self._count = known.fan_count
         absent = [index for index in wanted if not 0 <= index < known.fan_count]
         if absent:
-            raise InvalidArgument(f"GPU {self.uuid} has no fan {absent[0]}: it has {known.fan_count}, from 0 on")
+            raise InvalidArgument(f"GPU {self.uuid} has no fan {absent[0]}: it has {known.fan_count}, numbered from 0")
         self._want(wanted)
 
     def _want(self, settings: dict[int, FanSetting]) -> None:
-        self._settings, self._curves, self._safety, self._changes = settings, {}, Safety(), []
+        self._settings, self._parked, self._curves, self._safety, self._changes = settings, {}, {}, Safety(), []
         self.held = bool(settings or self._hands.held)
 
     def _tick(self, now: int) -> FanReport:
@@ -142,7 +168,7 @@ class FanController:
 
     def _look_and_act(self, hardware: GpuHardware, now: int) -> FanReport:
         known = hardware.capabilities()
-        temperatures, readings = hardware.temperatures(), hardware.fans()
+        temperatures, readings = hardware.temperatures(), self._read(hardware)
         self._count = known.fan_count
         if known.fans.support != "supported" and not self._hands.held:
             return self._unsupported(known.fans, temperatures, readings, now)
@@ -228,7 +254,12 @@ class FanController:
         trip = self._safety.trip
         if again and trip is not None and trip.cause == "contested" and not self._hands.held:
             return ()
-        return self._hands.give_back(hardware, hardware.fans() if not again else readings, now)
+        return self._hands.give_back(hardware, self._read(hardware) if not again else readings, now)
+
+    def _read(self, hardware: GpuHardware) -> tuple[FanReading, ...]:
+        """Every fan; those that we hold at least, though the driver cannot count them now."""
+        unread = (FanReading(index, None, None, None, "unknown") for index in sorted(self._hands.held))
+        return hardware.fans() or tuple(unread)
 
     def _alert_of_change(self) -> Alert:
         trip = self._safety.trip

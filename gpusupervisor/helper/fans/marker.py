@@ -32,10 +32,11 @@ class Marked:
 class Marker:
     """The mark of one GPU. Writes files: not for the event loop."""
 
-    def __init__(self, directory: Path, uuid: str) -> None:
+    def __init__(self, directory: Path, uuid: str, left: frozenset[int] = frozenset()) -> None:
+        """left: fans that an earlier helper marked and that are not given back yet."""
         self._path = directory / f"{PREFIX}{_file_name(uuid)}.json"
         self._uuid = uuid
-        self._fans: frozenset[int] = frozenset()
+        self._fans = left
 
     def take(self, fans: frozenset[int]) -> None:
         """Mark fans beside those that are marked already; raises OSError when that cannot be written."""

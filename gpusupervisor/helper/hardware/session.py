@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusupervisor.errors import NoSuchGpu
-from gpusupervisor.gpu.calls import ask
+from gpusupervisor.gpu.calls import ask, initialise
 from gpusupervisor.gpu.device import identify
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.sample import GpuIdentity
@@ -57,7 +57,7 @@ class HardwareSession:
         """Initialise NVML and find its GPUs; raises DriverError. Nothing when it is open already."""
         if self.is_open:
             return
-        ask("nvmlInit")
+        initialise()
         self.is_open = True
         self.generation += 1
         try:

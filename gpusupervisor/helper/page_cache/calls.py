@@ -53,7 +53,7 @@ class PageCacheCalls:
         seen = measure_one(model_folders(self._layers, tenant), model, Gauge())
         if seen is None:
             asked = harmless(model)
-            raise InvalidArgument(f"{harmless(tenant, 64)} has no files of a model {asked!r}; Residency names all")
+            raise InvalidArgument(f"{harmless(tenant, 64)} has no model files called {asked!r}; Residency lists them")
         return self._warm_ups.begin(tenant, seen)
 
     async def _do(self, work: Callable[[], Answer]) -> Answer:

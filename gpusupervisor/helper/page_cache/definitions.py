@@ -17,8 +17,8 @@ def model_folders(layers: Sequence[Path], tenant: str, owner: int = 0) -> ModelF
     definition = load_catalog(layers, partial(read_trusted, owner=owner)).resolve(tenant)
     if definition.models is None or not definition.models.directories:
         raise NotSupported(
-            f"No file of root's says where the models of {tenant} are: name their directories in [models], in "
-            f"/etc/gpusupervisor/tenants.d/{tenant}.toml"
+            f"No tenant file that root owns says where the models of {tenant} are: name their directories in "
+            f"[models] in /etc/gpusupervisor/tenants.d/{tenant}.toml"
         )
     return definition.models
 

@@ -53,8 +53,8 @@ class WarmUps:
         missing = model.cached is None or model.cached < model.size
         if missing and (model.size > memory.spare or memory.shortage):
             raise WontFit(
-                f"{model.name} has {format_bytes(model.size)} of files and would not stay in RAM: of "
-                f"{format_bytes(memory.available)} available {format_bytes(memory.margin)} are left to others"
+                f"{model.name} has {format_bytes(model.size)} of files, which would not stay in RAM: "
+                f"{format_bytes(memory.available)} are available, and {format_bytes(memory.margin)} must stay free"
                 + (f", and {memory.shortage}" if memory.shortage else "")
             )
         self._models[tenant, model.name] = model
@@ -67,9 +67,7 @@ class WarmUps:
         """Read on from a position for a tenth of a second, `most` bytes at most. Raises InvalidArgument."""
         model = self._models.get((tenant, name))
         if model is None:
-            raise InvalidArgument(
-                f"Nothing is known of a warm-up of {name}: the helper was started anew since it began"
-            )
+            raise InvalidArgument(f"The helper knows of no warm-up of {name}: it was restarted since, so begin again")
         memory = self._memory()
         if memory is not None and (shortage := memory.shortage):
             return Progress(position, shortage)
@@ -88,7 +86,7 @@ class WarmUps:
                     start = end
         except OSError as error:
             raise InvalidArgument(
-                f"A file of {name} cannot be read any more ({why(error)}), so it was given up"
+                f"A file of {name} cannot be read any more ({why(error)}), so the warm-up was stopped"
             ) from error
         if position >= model.size:
             del self._models[tenant, name]
@@ -98,12 +96,14 @@ class WarmUps:
         """Read a file on to `wanted` or its end; returns how far it has come."""
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino, status.st_size) != (file.device, file.inode, file.size):
-            raise InvalidArgument("A file of the model was replaced since its warm-up began, so it was given up")
+            raise InvalidArgument("A file of the model was replaced since its warm-up began, so that was stopped")
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         end = min(file.size, wanted)
         while offset < end and time.monotonic() < until:
             got = os.preadv(descriptor, [self._buffer[: end - offset]], offset)
             if not got:
-                raise InvalidArgument("A file of the model has become shorter while it was read, so it was given up")
+                raise InvalidArgument(
+                    "A file of the model became shorter while it was read, so the warm-up was stopped"
+                )
             offset += got
         return offset

@@ -104,10 +104,6 @@ class Reading:
     """Why clocks are held down."""
 
 
-READABLE = (PERSISTENCE, POWER_LIMIT, *OFFSETS.values())
-"""The items that NVML has a getter for."""
-
-
 async def read_settings(access: Access, wanted: Collection[str]) -> Reading:
     """The wanted items, each by itself, so that one that fails does not hide the others."""
     failures: dict[str, str] = {}

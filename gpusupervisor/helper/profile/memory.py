@@ -67,6 +67,18 @@ class ProfileMemory:
             return Profile()
         return self.record.unreadable
 
+    def record_of(self, profile: Profile, applied: Applied, applied_at: int) -> Record:
+        """A profile that was just applied. applied_at: realtime microseconds."""
+        return Record(
+            profile,
+            applied.accepted,
+            self.known_after(applied),
+            applied.results,
+            self._boot_id,
+            applied_at,
+            "probation",
+        )
+
     def known_after(self, applied: Applied) -> Profile:
         """The same when a further profile was applied."""
         known = self.known()

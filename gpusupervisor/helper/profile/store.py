@@ -108,7 +108,7 @@ def is_uuid(gpu: str) -> bool:
 def _name(kind: str, gpu: str) -> str:
     """A GPU's UUID is the only part of a file's name that comes from outside."""
     if not is_uuid(gpu):
-        raise InvalidArgument("The GPU's UUID does not look like one, so no file can be named after it")
+        raise InvalidArgument("This is not the UUID of a GPU, so no profile can be stored for it")
     return f"{kind}-{gpu}.json"
 
 

@@ -17,7 +17,7 @@ SHORTEST = 5 * MICROSECONDS
 LONGEST = 600 * MICROSECONDS
 """Of the time within which a trial must be confirmed."""
 
-End = Literal["confirmed", "reverted", "timed-out", "fault", "restarted", "rebooted"]
+End = Literal["confirmed", "reverted", "timed-out", "fault", "abandoned", "restarted", "rebooted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,11 @@ def tick(running: Trial | None, now: int) -> Ended | None:
     if running is None or now < running.deadline:
         return None
     return Ended("timed-out", True, "not confirmed in time, so the state before was set again")
+
+
+def abandoned() -> Ended:
+    """Whoever set a point of a sweep is gone."""
+    return Ended("abandoned", True, "the sweep ended without taking its point back, so the state before was set again")
 
 
 def fault(running: Trial | None, what: str) -> Ended | None:

@@ -93,6 +93,19 @@ class DriftContested(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class DriftEnded(Entry):
+    """A setting that had drifted is as it was set, though nobody repaired it, or is not wanted any more."""
+
+    message_id = "6f95a1aebb3d498dae821333b114a971"
+    level = INFO
+    text = "the drift of {item} of {gpu} is over: {detail}"
+    gpu: str
+    item: str
+    cause: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialEnded(Entry):
     """A profile on trial was confirmed or taken back."""
 

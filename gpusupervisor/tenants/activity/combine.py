@@ -62,11 +62,11 @@ def _verdict(
 ) -> tuple[ActivityState, str, Sequence[Observation]]:
     """State, reason and the observations it rests on (none: on the census itself)."""
     if growth:
-        return "busy", "its memory grows: loading", ()
+        return "busy", "it is loading (its memory grows)", ()
     authority = _authority(current)
     if authority is None:
         if presence.holders:
-            return "unknown", "no probe is described that could tell whether it works", ()
+            return "unknown", "nothing is described that could tell whether it works", ()
         return "absent", presence.absence, ()
     stuck = [seen for seen in current if seen.state == "stuck"]
     busy = [seen for seen in current if seen.state == "busy" and (not stuck or seen.probe in LIFE_SIGNS)]

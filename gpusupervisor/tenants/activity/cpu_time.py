@@ -1,12 +1,12 @@
 """CPU time of a tenant's processes, from /proc."""
 
 import asyncio
-import os
 from pathlib import Path
 
+from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.census import TenantPresence
 
-_TICK = 1_000_000 // os.sysconf("SC_CLK_TCK")
+_PROC = Procfs(Path("/proc"))
 
 
 async def cpu_time_of(presence: TenantPresence) -> int | None:
@@ -14,21 +14,14 @@ async def cpu_time_of(presence: TenantPresence) -> int | None:
     one of them cannot be read."""
     if not presence.holders:
         return None
-    return await asyncio.to_thread(_sum, presence, Path("/proc"))
+    return await asyncio.to_thread(_sum, presence)
 
 
-def _sum(presence: TenantPresence, proc: Path) -> int | None:
+def _sum(presence: TenantPresence) -> int | None:
     total = 0
-    start_times = {
-        holder.pid: holder.identity.key.start_time if holder.identity else None for holder in presence.holders
-    }
-    for pid, start_time in start_times.items():
-        try:
-            # The name in parentheses may contain anything, so fields are counted from the last one.
-            fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-            if start_time is not None and int(fields[19]) != start_time:
-                return None  # the PID is another process now
-            total += int(fields[11]) + int(fields[12])
-        except (OSError, IndexError, ValueError):
-            return None
-    return total * _TICK
+    for pid, identity in {holder.pid: holder.identity for holder in presence.holders}.items():
+        stat = _PROC.stat(pid)
+        if stat is None or (identity is not None and stat.key != identity.key):
+            return None  # it has ended; the PID may be another process now
+        total += stat.cpu_time
+    return total

@@ -114,12 +114,13 @@ class ActivityTracker:
         """Watch the tenants of the census and no others; a changed description starts afresh."""
         for tenant_id in self._watched.keys() - census.tenants.keys():
             self._retire(self._watched.pop(tenant_id))
+        unread = census.unread
         for tenant_id, presence in census.tenants.items():
             spec = definitions[tenant_id].activity
             watched = self._watched.get(tenant_id)
             if watched is None or watched.spec != spec or watched.presence.endpoint != presence.endpoint:
                 watched = self._replace(tenant_id, Watched(presence, spec, self._clock.now()))
-            watched.take_census(presence, measured_at)
+            watched.take_census(presence, measured_at, unread)
 
     def _replace(self, tenant_id: str, fresh: Watched) -> Watched:
         old = self._watched.get(tenant_id)

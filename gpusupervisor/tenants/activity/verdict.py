@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 ActivityState = Literal["absent", "idle", "busy", "stuck", "unknown"]
-ObservationState = Literal["absent", "idle", "busy", "stuck", "unknown"]
 Trouble = Literal["", "unreachable", "slow", "nonsense", "needs-key", "not-allowed"]
 """What is wrong with an engine's API."""
 
@@ -15,7 +14,7 @@ class Observation:
 
     probe: str
     """Kind of the probe, e.g. "ollama", "sm-utilization"."""
-    state: ObservationState
+    state: ActivityState
     reason: str
     """One clause for a person, e.g. "2 prompts in its queue"."""
     observed_at: int

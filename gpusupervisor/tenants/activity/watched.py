@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from gpusupervisor.tenants.activity.probes.base import Probe, ProbeContext
@@ -70,8 +70,11 @@ class Watched:
         """The engine's version, where a probe learned it."""
         return next((seen.version for seen in self.observations if seen.version), "")
 
-    def take_census(self, presence: TenantPresence, measured_at: int) -> None:
-        """Note a new census; the same one again changes nothing."""
+    def take_census(self, presence: TenantPresence, measured_at: int, unread: Set[str]) -> None:
+        """Note a new census; the same one again changes nothing.
+
+        unread: GPUs that could not be read. What was held there counts as held: it has not grown when it is seen again.
+        """
         self.presence = presence
         if measured_at <= self.measured_at:
             return
@@ -83,7 +86,9 @@ class Watched:
             for gpu, held in presence.holdings.items()
             if self._history
         )
-        self._history.append((measured_at, presence.holdings))
+        before = self._history[-1][1] if self._history else {}
+        kept = {gpu: held for gpu, held in before.items() if gpu in unread}
+        self._history.append((measured_at, {**kept, **presence.holdings}))
 
     def is_due(self, now: int) -> bool:
         """Whether it should be looked at: its time has come, or its processes do something."""

@@ -2,12 +2,14 @@
 
 from gpusupervisor.helper.drift.keeper import (
     BACK_OFF,
+    CONFIRM,
     INTERVAL,
     MOST_REPAIRS,
     SETTLE,
     WINDOW,
     DriftContested,
     DriftDetected,
+    DriftEnded,
     DriftKeeper,
     DriftRepaired,
 )
@@ -137,6 +139,37 @@ def test_applying_anew_starts_over() -> None:
     keeper.decide([CHANGED], now, repair=True)
     keeper.start_over(now)
     assert keeper.decide([CHANGED], now, repair=True).repair == ("power-limit",)
+
+
+def test_drift_that_ends_by_itself_is_told_to_be_over_once() -> None:
+    keeper = DriftKeeper(START)
+    keeper.decide([CHANGED], START, repair=False)
+    assert keeper.decide([OK], START + INTERVAL, repair=False).events == (DriftEnded("power-limit", "restored"),)
+    assert keeper.decide([OK], START + 2 * INTERVAL, repair=False).events == ()
+    keeper.decide([CHANGED], START + 3 * INTERVAL, repair=False)
+    assert keeper.start_over(START + 3 * INTERVAL) == (DriftEnded("power-limit", "replaced"),)
+    assert keeper.start_over(START + 3 * INTERVAL) == ()
+
+
+def test_what_cannot_be_read_now_does_not_end_drift() -> None:
+    keeper = DriftKeeper(START)
+    keeper.decide([CHANGED], START, repair=False)
+    assert keeper.decide([UNREAD], START + INTERVAL, repair=False).events == ()
+    assert keeper.decide([CHANGED], START + 2 * INTERVAL, repair=False).events == ()
+
+
+def test_a_contest_that_ends_is_over_and_told_again_when_it_goes_on() -> None:
+    keeper, now = contested_keeper()
+    keeper.decide([CHANGED], now, repair=True)
+    assert keeper.decide([OK], now + SECOND, repair=True).events == (DriftEnded("power-limit", "restored"),)
+    (again,) = keeper.decide([CHANGED], now + 2 * SECOND, repair=True).events
+    assert isinstance(again, DriftContested)
+
+
+def test_it_is_looked_soon_whether_a_repair_lasts() -> None:
+    keeper = DriftKeeper(START)
+    keeper.decide([RESET], START, repair=True)
+    assert keeper.next_check() == START + CONFIRM
 
 
 def test_rare_drift_is_never_contested() -> None:

@@ -21,8 +21,12 @@ CURVE = FanSetting("curve", points=((40, 30), (60, 50), (80, 100)), spin_down_de
 class Bench:
     """One GPU, time that is moved by hand, and everything that was reported."""
 
-    def __init__(self, world: World, controller: FanController, directory: Path) -> None:
+    def __init__(
+        self, world: World, controller: FanController, directory: Path, thread: NvmlThread, session: HardwareSession
+    ) -> None:
         self.world = world
+        self.thread = thread
+        self.session = session
         self._directory = directory
         self.controller = controller
         self.now = 1000 * SECOND
@@ -48,6 +52,10 @@ class Bench:
     def marked(self) -> list[list[int]]:
         """The fans that every mark names."""
         return [json.loads(path.read_text())["fans"] for path in sorted(self._directory.glob("fans-*"))]
+
+    async def reopen(self) -> None:
+        """NVML is closed, and opened again by the next tick."""
+        await self.thread.call(self.session.close, deadline=5.0)
 
     async def tick(self, ticks: int = 1) -> FanReport:
         """So many ticks, a second each; the last report."""
@@ -77,6 +85,6 @@ async def bench(directory: Path, board: Board | None = None, *, deadline: float 
     with installed(World([SimulatedGpu(GPU, board=board or Board())])) as world:
         session = HardwareSession()
         controller = FanController(GPU, session, thread, directory, deadline=deadline)
-        yield Bench(world, controller, directory)
+        yield Bench(world, controller, directory, thread, session)
         world.release_hanging()
         await thread.close()

@@ -204,6 +204,17 @@ async def test_a_fan_that_cannot_be_made_safe_is_tried_at_every_tick_and_told_on
         assert card.manual == [False, False]
 
 
+async def test_fans_that_cannot_be_counted_for_the_moment_are_still_given_back(tmp_path: Path) -> None:
+    async with bench(tmp_path) as card:
+        await card.controller.control({0: SIXTY})
+        await card.tick()
+        card.world.errors["nvmlDeviceGetNumFans"] = pynvml.NVML_ERROR_TIMEOUT
+        await card.reopen()
+        card.board.sensor_reads = 255
+        report = await card.tick(3)
+        assert (report.state, card.causes(), card.manual) == ("fail-safe", ["temperature-missing"], [False, False])
+
+
 async def test_the_drivers_override_when_hot_is_no_failure(tmp_path: Path) -> None:
     async with bench(tmp_path, Board(override_above=80)) as card:
         await card.controller.control({0: SIXTY})

@@ -110,6 +110,17 @@ def test_a_mark_that_cannot_be_read_returns_every_fan(card: SimulatedCard, runti
     assert find_marks(runtime) == ()
 
 
+def test_a_gpu_without_fans_keeps_no_other_from_getting_its_own_back(card: SimulatedCard, runtime: Path) -> None:
+    card.write_card([SimulatedGpu(A, board=Board(fan_count=0)), SimulatedGpu(B, pci="00000000:02:00.0")])
+    take(card, runtime, B)
+    for mark in runtime.iterdir():
+        mark.write_text("{")
+    code, told = restore(card, runtime)
+    assert (code, manual(card, B)) == (0, [False, False]), told
+    assert "no fans that can be set" in told
+    assert find_marks(runtime) == ()
+
+
 def test_a_fan_that_cannot_be_automatic_is_left_at_full_and_stays_marked(card: SimulatedCard, runtime: Path) -> None:
     take(card, runtime)
     card.change(errors={"nvmlDeviceSetDefaultFanSpeed_v2": 999})

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gpusupervisor.tenants.activity.combine import judge
-from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity, Observation, ObservationState
+from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity, ActivityState, Observation
 from gpusupervisor.tenants.census import TenantPresence
 from tests.tenants.activity.builders import holder, presence
 
@@ -12,7 +12,7 @@ HOLDING = presence("http://127.0.0.1:1", holder())
 BARE = presence("http://127.0.0.1:1")
 
 
-def seen(state: ObservationState, probe: str = "ollama", at: int = 100) -> Observation:
+def seen(state: ActivityState, probe: str = "ollama", at: int = 100) -> Observation:
     return Observation(probe, state, f"{probe} says {state}", at, unreachable=state == "absent")
 
 
@@ -62,7 +62,7 @@ def test_an_unknown_authority_with_a_sign_of_life_is_busy() -> None:
 
 def test_memory_that_grows_is_loading_whatever_the_engine_says() -> None:
     activity = verdict(seen("idle"), growth=True)
-    assert (activity.state, activity.reason) == ("busy", "its memory grows: loading")
+    assert (activity.state, activity.reason) == ("busy", "it is loading (its memory grows)")
 
 
 def test_stuck_stays_stuck_with_impact_and_remedy() -> None:

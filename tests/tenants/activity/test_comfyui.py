@@ -65,6 +65,17 @@ async def test_an_entry_without_life_becomes_stuck(peer: Peer, http: EngineHttp)
     assert seen[-1].remedy == "restart it: systemctl restart comfyui.service"
 
 
+async def test_a_job_over_which_the_machine_was_suspended_is_not_stuck_when_it_wakes(
+    peer: Peer, http: EngineHttp
+) -> None:
+    length(peer, 1)
+    queue(peer, ["a"])
+    watcher, who, morning = probe(), presence(peer.url, holder(sm=0)), 8 * 3600
+    await looks(watcher, http, who, 0, 50)
+    seen = await looks(watcher, http, who, morning, morning + 60)
+    assert [each.state for each in seen] == ["busy"] * 6 + ["stuck"]
+
+
 async def test_nobodys_prompt_gets_into_an_observation(peer: Peer, http: EngineHttp) -> None:
     length(peer, 1)
     queue(peer, ["a"])

@@ -120,6 +120,18 @@ async def test_an_expiry_in_the_past_is_busy_even_with_idle_slots(ollama: Peer, 
     assert "outlived its keep-alive" in seen.reason
 
 
+async def test_a_keep_alive_that_ran_out_while_the_machine_was_suspended_is_no_work_for_ever(
+    ollama: Peer, http: EngineHttp, runner: Peer
+) -> None:
+    ollama.says("/api/ps", {"models": [model(expires=stamp(-5))]})
+    probe = OllamaProbe(SPEC)
+    who = presence(ollama.url, holder(sm=0, command_line=runs_on(runner.port)))
+    states = [(await probe.observe(context(http, who, at * SECOND))).state for at in (0, 5, 10)]
+    assert states == ["busy", "busy", "idle"]
+    runner.says("/slots", [{"id": 0, "is_processing": True}])
+    assert (await probe.observe(context(http, who, 15 * SECOND))).state == "busy"
+
+
 async def test_an_expiry_that_moved_forward_was_used_just_now(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
     probe = OllamaProbe(SPEC)
     who = presence(ollama.url, holder(command_line=runs_on(runner.port)))

@@ -21,10 +21,8 @@ _KINDS: Mapping[str, Callable[[ProbeSpec, ActivitySpec], Probe]] = {
     "sm-utilization": lambda spec, _: sm_utilization_probe(spec),
     "cpu": lambda spec, _: cpu_probe(spec),
 }
-KINDS = frozenset(_KINDS)
-"""What `probe = "..."` may be."""
 
 
 def build_probes(activity: ActivitySpec) -> tuple[Probe, ...]:
-    """Fresh probes, in the order of the description. Raises KeyError for a kind that is not in KINDS."""
+    """Fresh probes, in the order of the description, whose kinds the schema has checked."""
     return tuple(_KINDS[spec.kind](spec, activity) for spec in activity.probes)

@@ -12,6 +12,8 @@ from gpusupervisor.tenants.activity.probes.life import CpuWatch, SmWatch, VramWa
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 
+UNWATCHED = 60_000_000
+"""Microseconds between two looks from which on the machine was suspended: that no life was seen says nothing then."""
 IMPACT = "no job will ever run in it, and its memory cannot be given back: the same dead worker executes /free"
 
 
@@ -37,6 +39,7 @@ class ComfyUiProbe:
         self._stuck_after = stuck_after
         self._watches = (SmWatch(), CpuWatch(), VramWatch())
         self._remaining = 0
+        self._looked_at = 0
         self._progress_at = 0
         self._head: QueueHead | None = None
 
@@ -44,6 +47,9 @@ class ComfyUiProbe:
         """See `Probe`."""
         for watch in self._watches:
             watch.look(context)
+        if context.now - self._looked_at >= UNWATCHED:
+            self._progress_at = context.now
+        self._looked_at = context.now
         try:
             remaining = queue_remaining(await ask(context, "/prompt", self._request_timeout))
             self._note_progress(remaining, context.now)

@@ -85,7 +85,10 @@ class OllamaProbe:
             return "busy", f"a request is running on {names}"
         if "loads" in runners:
             return "busy", f"{names} is being loaded"
-        if any(model.expires_at <= realtime for model in models):
+        quiet = self._quiet(models)
+        # Quiet ones have only outlived it by the wall clock, which goes on while the machine is suspended; Ollama's
+        # timer does not.
+        if not quiet and any(model.expires_at <= realtime for model in models):
             return "busy", f"{names} has outlived its keep-alive: generating, or stopping"
         if any(model.expires_at > self._expiries.get(model.name, model.expires_at) for model in models):
             return "busy", f"{names} was used or loaded just now"
@@ -93,7 +96,7 @@ class OllamaProbe:
             return "busy", f"{names} is loaded and its processes compute on the GPU"
         if runners.count("idle") >= max(1, sum(model.size_vram > 0 for model in models)):
             return "idle", f"{names} is loaded and no request is running"
-        if self._quiet(models):
+        if quiet:
             return "idle", f"{names} is loaded, was not used and its processes are quiet"
         return "unknown", f"{names} is loaded and nothing tells yet whether it works"
 

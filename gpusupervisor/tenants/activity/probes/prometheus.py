@@ -27,7 +27,6 @@ class PrometheusProbe:
         self.kind = spec.kind
         self.timeout = spec.timeout
         self._path = spec.get
-        self._metrics = spec.busy_metrics
         self._line = re.compile(rf"(?:{'|'.join(map(re.escape, spec.busy_metrics))})[{{\s]")
 
     async def observe(self, context: ProbeContext) -> Observation:
