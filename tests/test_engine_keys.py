@@ -132,7 +132,7 @@ async def test_a_release_with_a_key_is_not_sent_where_only_a_process_says_so(
     peer.answers["/unload"] = reply(b"")
     refused = await request_release(unload, Place(peer.url, takes_keys=False), http)
     assert (refused.outcome, peer.asked) == ("refused", [])
-    assert "its key is sent to no address" in refused.detail
+    assert "its key is not sent to an address" in refused.detail
     assert (await request_release(unload, Place(peer.url, (("X-From", "us"),)), http)).accepted
     assert f"x-admin-key: {SECRET}\r\n" in peer.asked[0].head
     assert "X-From: us\r\n" in peer.asked[0].head

@@ -1,12 +1,12 @@
-"""Manual pages whose source says where the rest is written already: prints a page in scdoc's language.
+"""Prints a manual page in scdoc's language, with its directives replaced by text that is written elsewhere.
 
     python3 dbus/man/expand.py PAGE.scd | scdoc
 
 Lines that begin with "@" are replaced:
 
-    @interface NAME              the members of org.gpusupervisor1.NAME with what dbus/*.xml says of them
-    @properties NAME             its properties as the command line prints them in JSON
-    @argument NAME.MEMBER NAME   one argument of a method or signal, for JSON too
+    @interface NAME              the members of org.gpusupervisor1.NAME, as dbus/*.xml documents them
+    @properties NAME             its properties, as the command line prints them in JSON
+    @argument NAME.MEMBER NAME   the dictionary in an argument of a method or signal, also for JSON
     @actions                     the polkit actions
     @fields                      the fields of our entries in the journal
 """
@@ -151,7 +151,7 @@ def json_properties(name: str) -> Iterator[str]:
         if member.node.tag == "property":
             kind, text = (
                 json_type(member.node.attrib["type"]),
-                "\n\n".join(in_json(p) for _, p in paragraphs(member.text)),
+                "\n\n".join(f"{'- ' * (mark == '-')}{in_json(p)}" for mark, p in paragraphs(member.text)),
             )
             if "null" in text.lower() and kind == "number":
                 kind = "number or null"
@@ -175,8 +175,8 @@ def json_argument(where: str, argument: str) -> Iterator[str]:
 
 def actions() -> Iterator[str]:
     """The polkit actions: what they allow, and to whom by default."""
-    words = {"yes": "allowed", "auth_admin": "an administrator's password", "no": "refused"}
-    words["auth_admin_keep"] = f"{words['auth_admin']}, asked once"
+    words = {"yes": "allowed", "auth_admin": "administrator's password", "no": "refused"}
+    words["auth_admin_keep"] = f"{words['auth_admin']}, kept for a while"
     for action in ET.parse(REPOSITORY / "polkit" / f"{PREFIX[:-1]}.policy").getroot().iter("action"):
         active, other = (words[action.findtext(f"defaults/{key}", "no")] for key in ("allow_active", "allow_any"))
         yield f"*{action.attrib['id']}*"

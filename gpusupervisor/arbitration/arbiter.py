@@ -182,7 +182,7 @@ class Arbiter:
         if not automatic:
             return f"Observe-only: {plan.id} would ask {asked}"
         if name in self._retry_at:
-            return f"The last plan did not bring enough; {asked} will be asked when half a minute has passed"
+            return f"The last plan did not free enough; {asked} will be asked after half a minute"
         self._start(plan)
         del self._last_made[name]  # the next one is another plan, announced anew even when it says the same
         return f"{plan.id} asks {asked}"

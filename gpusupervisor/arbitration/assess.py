@@ -14,17 +14,15 @@ def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
     if tenant.activity != "busy":
         return _content(tenant, "", f"not busy: {tenant.activity_reason}")
     if tenant.need is None:
-        return _content(
-            tenant, "", "busy, but what it needs is not known yet: it is learned while it works, or set needs-vram"
-        )
+        return _content(tenant, "", "busy, but its need is unknown: it is learned while it works, or set needs-vram")
     gpu = home_gpu(situation, tenant)
     if not gpu:
-        return _content(tenant, "", "busy, but no GPU can be read now")
+        return _content(tenant, "", "busy, but no GPU can be read at the moment")
     problem = situation.gpus[gpu].attribution_problem
     if problem:
-        return _content(tenant, gpu, f"busy, but what it holds is not known: {problem}")
+        return _content(tenant, gpu, f"busy, but it is unknown how much it holds: {problem}")
     if tenant.unknown_on:
-        return _content(tenant, gpu, "busy, but the driver does not say how much some of its processes hold")
+        return _content(tenant, gpu, "busy, but the driver does not tell how much some of its processes hold")
     shortfall = shortfall_of(situation, tenant, gpu, tenant.need)
     need = format_bytes(tenant.need)
     if shortfall <= 0:

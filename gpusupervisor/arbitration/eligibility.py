@@ -26,13 +26,13 @@ def objection(tenant: TenantSituation, gpu: str, now: int, rank: int) -> Objecti
 def refusal(tenant: TenantSituation, gpu: str) -> Objection | None:
     """What forbids even a person's own request; None when nothing does."""
     if tenant.protected:
-        return Objection("protected", "it is protected: never asked")
+        return Objection("protected", "it is protected")
     if gpu in tenant.orphan_on:
-        return Objection("orphan", "its process has outlived its server, which alone could be asked: end the process")
+        return Objection("orphan", "its server, which alone could be asked, is gone: end the process")
     if tenant.remote:
         return Objection("remote", "its endpoint is not on this machine")
     if not tenant.has_release:
-        return Objection("no-release-method", "it has no way to be asked: stop it, or give it a [[release]]")
+        return Objection("no-release-method", "there is no way to ask it: stop it, or add a [[release]] to its file")
     if tenant.used_by:
         return Objection("busy", tenant.used_by)
     if tenant.activity == "stuck":
@@ -53,9 +53,9 @@ def _not_now(tenant: TenantSituation, now: int, rank: int) -> Objection | None:
     if tenant.priority >= rank:
         return Objection("higher-priority", f"its priority of {tenant.priority} is not below {rank}")
     if tenant.resident_since is not None and now - tenant.resident_since < tenant.min_residency:
-        return Objection("cooldown", "its memory came only just now (min-residency)")
+        return Objection("cooldown", "it loaded its memory a moment ago (min-residency)")
     if now < tenant.cooldown_until:
-        return Objection("cooldown", tenant.cooldown_reason or "it was asked only just now (cooldown)")
+        return Objection("cooldown", tenant.cooldown_reason or "it was asked a moment ago (cooldown)")
     if tenant.releases_left <= 0:
-        return Objection("cooldown", "it was released as often as its release-budget allows within an hour")
+        return Objection("cooldown", "it has been asked as often per hour as its release-budget allows")
     return None

@@ -145,7 +145,7 @@ class Execution:
         """Why this step is not taken now; empty when it is."""
         beneficiary = situation.tenants.get(self.plan.beneficiary)
         if self.plan.cause == "starved" and (beneficiary is None or beneficiary.activity != "busy"):
-            return f"no longer needed: {self.plan.beneficiary} is not busy any more"
+            return f"no longer needed: {self.plan.beneficiary} is no longer busy"
         if self.plan.need and self._missing(situation)[0] <= 0:
             return "no longer needed: there is room already"
         tenant = situation.tenants.get(step.tenant)
@@ -252,7 +252,7 @@ class Execution:
         return "failed", f"{short}; {told}" if told else short
 
 
-DEFERRED = "it works and will give its memory back when it is done"
+DEFERRED = "it is working and will give its memory back when it is done"
 
 
 def late_return(unfinished: Unfinished, after: Mapping[str, Measurement], now: int) -> StepResult | None:

@@ -80,7 +80,7 @@ class History:
         past = self.of(tenant)
         past.asked_at.append(now)
         past.cooldown_until = max(past.cooldown_until, now + cooldown)
-        past.cooldown_reason = "it was asked only just now (cooldown)"
+        past.cooldown_reason = "it was asked a moment ago (cooldown)"
 
     def released(self, tenant: str, gpu: str, result: StepResult, left: int, now: int, plan: str = "") -> None:
         """A release brought memory back and left `left` bytes: a complete one teaches the floor."""
@@ -108,4 +108,4 @@ class History:
             past.last_release = None
             past.reloaded_at = now
             past.cooldown_until = now + RELOAD_COOLDOWN
-            past.cooldown_reason = "a client had it reload at once after its last release: it is left alone for a while"
+            past.cooldown_reason = "a client made it reload right after its last release: it is left alone for a while"

@@ -139,4 +139,4 @@ class LearnedFacts:
 def floor_source(freed: int, plan: str) -> str:
     """From what a floor was learned."""
     of = f" of {plan}" if plan else ""
-    return f"what it kept after a release{of} that brought {format_bytes(freed)} back"
+    return f"what it kept after a release{of} that freed {format_bytes(freed)}"

@@ -234,4 +234,4 @@ def in_the_way(blockers: Sequence[Blocker]) -> str:
         f"{b.holder} ({'size unknown' if b.held is None else format_bytes(b.held)}, {b.reason})"
         for b in blockers[:NAMED]
     )
-    return f"In the way: {named}" if named else "It is not known who holds the rest"
+    return f"In the way: {named}" if named else "It is unknown who holds the rest"

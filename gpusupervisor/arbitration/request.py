@@ -27,9 +27,9 @@ def interpret(situation: Situation, gpu: str, tenant: str, size: int) -> Request
     need = size or (beneficiary.need if beneficiary else None)
     if not need:
         raise InvalidArgument(
-            f"Nobody knows what {tenant} needs: say how many bytes, or set its needs-vram."
+            f"The need of {tenant} is unknown: give a size in bytes, or set its needs-vram."
             if tenant
-            else "Say how many bytes shall be free, or for which tenant."
+            else "Give a size in bytes, or a tenant that needs the room."
         )
     if gpu and gpu not in situation.gpus:
         raise NoSuchGpu(f"No GPU with UUID {harmless(gpu, 64)!r} can be read. {_list_gpus(situation)}")

@@ -23,8 +23,8 @@ MOST_STEPS = 64
 MOST_OFFSETS = 16
 MOST_POINTS = 256
 UNAVAILABLE = {
-    "given-away": "The GPU is given away: Attach takes it back",
-    "asleep": "The GPU sleeps and is not woken for this: try again when the engine has its model loaded",
+    "given-away": "The GPU is detached: call Attach first",
+    "asleep": "The GPU is asleep and is not woken for this: try again when the engine has its model loaded",
 }
 
 
@@ -43,7 +43,7 @@ def require_engine(
     if status is None or tenant is None:
         raise NoSuchEngine(unknown_name("engine", engine, engines))
     if gpu not in situation.gpus:
-        raise GpuUnavailable("The GPU cannot be read now: see its State and StateDetail")
+        raise GpuUnavailable("The GPU cannot be read at the moment: see its State and StateDetail")
     if gpu in running:
         raise Busy(f"{running[gpu].id} is being carried out on this GPU: try again when it has ended")
     if tenant.remote:
@@ -63,11 +63,11 @@ def _require_on(situation: Situation, tenant: TenantSituation, gpu: str) -> None
     on = {uuid for uuid, size in tenant.holdings.items() if size} | tenant.unknown_on
     if on - {gpu}:
         raise InvalidArgument(
-            f"{tenant.id} does not work on this GPU alone: it holds memory on {', '.join(sorted(on))}"
+            f"{tenant.id} does not use only this GPU: it also holds memory on {', '.join(sorted(on))}"
         )
     if not on and len(situation.gpus) > 1:
         raise InvalidArgument(
-            f"{tenant.id} holds no memory, so it is not known on which GPU it would work: have it load the model first"
+            f"{tenant.id} holds no memory, so it is unknown which GPU it would use: have it load the model first"
         )
 
 
@@ -103,7 +103,7 @@ def _controllable(controls: Controls, gpu: str) -> GpuControls:
 
 
 def _range(known: GpuControls, item: str, what: str) -> tuple[int, int]:
-    ability = known.ability(item) or Ability(item, "unsupported", "it has not told yet what can be set")
+    ability = known.ability(item) or Ability(item, "unsupported", "it is not known yet what can be set")
     if ability.support not in ("supported", "unverifiable"):
         raise NotSupported(f"The {what} of this GPU cannot be set: {ability.reason}")
     if ability.minimum is None or ability.maximum is None:

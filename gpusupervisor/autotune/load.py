@@ -26,7 +26,7 @@ def load_for(engine: str, http: EngineHttp, clock: Clock, endpoint: str, model: 
         raise InvalidArgument(f"The load may have 1 to {MOST_TOKENS} tokens, not {tokens}")
     if engine == "ollama":
         if not model:
-            raise InvalidArgument("Ollama must be told which model to run: name one that it has")
+            raise InvalidArgument("Ollama needs the name of the model to run: give one that it has")
         return OllamaLoad(http, clock, endpoint, model, tokens)
     if engine == "llama.cpp":
         return LlamaCppLoad(http, clock, endpoint, tokens)

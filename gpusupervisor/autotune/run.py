@@ -104,7 +104,7 @@ class Autotune:
         if not points or not 0 <= self._rules.tolerance < 100:
             raise InvalidArgument("A sweep needs at least one point, and a tolerance from 0 to 99 percent")
         await self._look_first()
-        report(0, "making the engine ready")
+        report(0, "preparing the engine")
         await self._load.prepare()
         await self._warm_up()
         async with self._put_back():
@@ -125,8 +125,8 @@ class Autotune:
             except SupervisorError as error:
                 within = format_duration(self._rules.within)
                 raise Stopped(
-                    f"{why}The state before the sweep could not be set again: {error}. "
-                    f"The helper does that by itself, within {within} or when it starts again (see LastTrialReason)"
+                    f"{why}The previous state could not be restored: {error}. "
+                    f"The helper does so automatically, within {within} or when it starts again (see LastTrialReason)"
                 ) from error
 
     async def _look_first(self) -> None:
@@ -151,7 +151,7 @@ class Autotune:
             found = await self._measure(point)
             tuning = Tuning(tuning.unit, tuning.tolerance, (*tuning.curve, found))
         whole = Tuning(tuning.unit, tuning.tolerance, tuning.curve, propose(tuning.curve, tuning.tolerance))
-        report(99, "setting the state before again", tuning)
+        report(99, "restoring the previous state", tuning)
         return whole
 
     async def _measure(self, point: Point) -> Measured:

@@ -11,7 +11,7 @@ def reason_to_stop(look: Look, hottest: int) -> str:
     if look.xids:
         return f"the GPU reported Xid {look.xids[0]}"
     if look.temperature is None:
-        return "the GPU does not tell its temperature (any more)"
+        return "the GPU does not (or no longer) report its temperature"
     if look.temperature >= hottest:
         return f"the GPU became as hot as {hottest} °C"
     throttles = [reason for reason in THROTTLES if reason in look.reasons]

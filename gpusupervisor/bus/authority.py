@@ -178,8 +178,8 @@ def _unavailable(action: str, why: str) -> NoReturn:
     write(AuthorityUnavailable(action, why))
     raise DBusError(
         ErrorType.ACCESS_DENIED,
-        f"{action} is refused because polkit gave no verdict ({why}). Is it running? (systemctl status polkit). "
-        f"Root may call without it",
+        f"{action} is refused because polkit gave no answer ({why}). Check systemctl status polkit. "
+        f"Root does not need it",
     )
 
 

@@ -97,7 +97,7 @@ def _support(controls: Controls, known: GpuControls | None, ability: Ability | N
     if controls.problem:
         return "unsupported", controls.problem
     if known is not None and known.condition == "given-away":
-        return "unsupported", "the GPU is given away: Attach takes it back"
+        return "unsupported", "the GPU is detached: call Attach first"
     if ability is not None:
         return ability.support, ability.reason
     if known is not None and known.detail:

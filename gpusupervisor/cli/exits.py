@@ -10,7 +10,7 @@ INTERRUPTED = 130
 
 MEANINGS = {
     DONE: "done",
-    FAILED: "it failed, the service refused, or what was checked is not well",
+    FAILED: "it failed, the service refused, or what was checked is not ok",
     WRONG_USE: "wrong use of the command line",
     NOT_RUNNING: "the service is not running or cannot be reached",
     NOT_ALLOWED: "not allowed",

@@ -35,7 +35,7 @@ def parser(known: Iterable[Command]) -> argparse.ArgumentParser:
     codes = "".join(f"\n  {code:<5}{meaning}" for code, meaning in exits.MEANINGS.items())
     top = Parser(
         prog="gpusupervisorctl",
-        description=f"See and steer who holds the GPU's memory. Without a command: {DEFAULT}.",
+        description=f"See and control who holds the GPU's memory. Without a command: {DEFAULT}.",
         epilog=f"exit codes:{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -52,7 +52,7 @@ class Connection:
             raise _nobody(host, port)
         if here and not is_own_address(peer[0]):
             writer.transport.abort()
-            raise NotAllowed(f"{host} is this machine's name, and leads to another")
+            raise NotAllowed(f"{host} should be this machine, but resolves to another")
         return cls(reader, writer)
 
     @property

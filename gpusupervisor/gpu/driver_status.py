@@ -11,15 +11,15 @@ from gpusupervisor.gpu.errors import (
 )
 from gpusupervisor.gpu.sample import DriverStatus
 
-BLIND = "GPU memory cannot be read: nobody is found starved, and nothing is released."
+BLIND = "GPU memory cannot be read, so starved tenants are not noticed and nothing is released."
 
 STARTING = DriverStatus("starting", "The driver has not been asked yet")
-ASLEEP = DriverStatus("asleep", "Every NVIDIA GPU sleeps or is left alone so that it can; NVML is closed")
+ASLEEP = DriverStatus("asleep", "Every NVIDIA GPU is asleep or left alone so that it can sleep; NVML is closed")
 NO_GPU = DriverStatus(
     "no-gpu",
-    "The NVIDIA driver works and has no GPU",
+    "The NVIDIA driver works but has no GPU",
     "There is nothing to supervise.",
-    "If a GPU is fitted: look for it in lspci, and for NVRM messages in journalctl -k.",
+    "If a GPU is installed, check lspci, and journalctl -k for NVRM messages.",
 )
 
 
@@ -31,7 +31,7 @@ def healthy(version: str, unreachable: tuple[DriverError, ...]) -> DriverStatus:
         "ok",
         f"{len(unreachable)} GPU(s) cannot be opened: {unreachable[0]}",
         "Those GPUs are not supervised; the others are.",
-        "Look for NVRM messages in journalctl -k; check DeviceAllow= of the service if permissions are refused.",
+        "Check journalctl -k for NVRM messages and, if permission is denied, DeviceAllow= of the service.",
         version,
     )
 
@@ -42,7 +42,7 @@ def failing(detail: str, version: str = "") -> DriverStatus:
         "failing",
         detail,
         BLIND,
-        "It is tried again by itself. If it stays so: look for NVRM and Xid messages in journalctl -k, then reboot.",
+        "The supervisor keeps trying. If this persists, check journalctl -k for NVRM and Xid messages, then reboot.",
         version,
     )
 
@@ -53,7 +53,7 @@ def unresponsive(detail: str, version: str = "") -> DriverStatus:
         "unresponsive",
         detail,
         BLIND,
-        "A driver that hangs seldom recovers: look for Xid messages in journalctl -k, stop GPU programs, then reboot.",
+        "A driver that hangs seldom recovers: check journalctl -k for Xid messages, stop GPU programs, then reboot.",
         version,
     )
 
@@ -76,7 +76,7 @@ def of_error(error: DriverError, *, library: str = "", module: str = "") -> Driv
             "DeviceAllow= and PrivateDevices= of the unit.",
         )
     if error.code == UNKNOWN_ERROR:
-        return failing(f"{error} (seen when device nodes are denied, and after a resume)")
+        return failing(f"{error} (this happens if access to the device nodes is denied, and after resume)")
     return failing(str(error))
 
 
@@ -85,7 +85,7 @@ def _missing(error: DriverError) -> DriverStatus:
         remedy = "Install the NVIDIA driver with its library libnvidia-ml.so.1 (Debian: libnvidia-ml1)."
     else:
         remedy = "Load the kernel module: modprobe nvidia. If that fails, build it for this kernel (dkms status)."
-    return DriverStatus("missing", str(error), BLIND, f"{remedy} It is looked for again every minute.")
+    return DriverStatus("missing", str(error), BLIND, f"{remedy} The supervisor tries again every minute.")
 
 
 def _mismatch(error: DriverError, library: str, module: str) -> DriverStatus:
@@ -93,7 +93,7 @@ def _mismatch(error: DriverError, library: str, module: str) -> DriverStatus:
     return DriverStatus(
         "mismatch",
         f"{error}{versions}",
-        f"{BLIND} New CUDA programs fail too.",
-        "The driver was upgraded while it ran: reboot, or stop all GPU programs and reload the module "
+        f"{BLIND} New CUDA programs fail, too.",
+        "The driver was upgraded while it was running: reboot, or stop all GPU programs and reload the module "
         "(modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia, then modprobe nvidia).",
     )

@@ -94,7 +94,7 @@ class ValueRefused(DriverError):  # noqa: N818  (named as what happened)
 
     def __init__(self, function: str) -> None:
         super().__init__(function, INVALID_ARGUMENT)
-        self.text = "the driver does not take this value"
+        self.text = "the driver does not accept this value"
         self.error_class = "refused"
         self.args = (f"{function}: {self.text}",)
 

@@ -19,7 +19,7 @@ from gpusupervisor.gpu.sleep_gate import SleepGate
 
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
 """How often sysfs is searched for GPUs that came or went."""
-GIVEN_AWAY = "given away, so it is left alone until Attach is called"
+GIVEN_AWAY = "detached, so it is left alone until Attach is called"
 PERSISTENT = 3
 """Samples in a row in which a GPU fails, after which NVML is initialised again."""
 

@@ -16,7 +16,7 @@ def check_attribution(sample: Sample) -> Iterable[Check]:
     """The driver says which process holds what, on every GPU that is read."""
     read = [gpu for gpu in sample.gpus if gpu.memory is not None]
     if not read:
-        yield Check("attribution", "skipped", "no GPU is read now")
+        yield Check("attribution", "skipped", "no GPU can be read at the moment")
     for gpu in read:
         name, of = f"attribution-{gpu.identity.uuid}", gpu.identity.name
         if gpu.attribution_problem:
@@ -24,11 +24,11 @@ def check_attribution(sample: Sample) -> Iterable[Check]:
                 name,
                 "degraded",
                 f"{of}: {gpu.attribution_problem}",
-                "who holds its memory is not known, so nothing on it is released",
-                "update the driver; on a MIG GPU only observing is possible",
+                "it is unknown who holds its memory, so nothing on it is released",
+                "update the driver; a MIG GPU can only be observed",
             )
         else:
-            yield Check(name, "ok", f"the driver says who holds memory on {of}")
+            yield Check(name, "ok", f"the driver tells who holds memory on {of}")
 
 
 def check_processes(facts: Facts) -> Check:
@@ -47,14 +47,14 @@ def check_processes(facts: Facts) -> Check:
         }
     )
     if not unseen:
-        return Check("processes", "ok", "every process that holds VRAM can be seen")
+        return Check("processes", "ok", "every process that holds VRAM is visible")
     named = ", ".join(map(str, unseen[:NAMED])) + (" and others" if len(unseen) > NAMED else "")
     why, remedy = _why_unseen(facts)
     return Check(
         "processes",
         "degraded",
-        f"PID {named} holds VRAM by the driver's word and cannot be seen in /proc{why}",
-        "whose memory that is cannot be told, and it is asked for nothing",
+        f"PID {named} holds VRAM according to the driver, but is not visible in /proc{why}",
+        "it is unknown whose memory that is, and nobody can be asked for it",
         remedy,
     )
 
@@ -64,15 +64,15 @@ def _why_unseen(facts: Facts) -> tuple[str, str]:
     if proc.own_namespace:
         return (
             ": the supervisor runs in a PID namespace of its own",
-            "run the service on the host, or its container with the host's PIDs (--pid=host)",
+            "run the service on the host, or its container in the host's PID namespace (--pid=host)",
         )
     if proc.hides:
         return (
             f": it is mounted with hidepid={proc.hides}",
-            "let the service see all processes: ProtectProc=default in its unit, or gid= of a group of the user "
-            "gpusupervisor among the mount options of /proc",
+            "let the service see all processes: set ProtectProc=default in its unit, or mount /proc with gid= of a "
+            "group that the user gpusupervisor belongs to",
         )
     return (
         ": it is in a PID namespace that is not the host's, or it has ended and the driver keeps its memory",
-        "see nvidia-smi; memory of processes that have ended comes back when all GPU programs are stopped",
+        "check nvidia-smi; memory of processes that have ended comes back when all GPU programs are stopped",
     )

@@ -13,12 +13,12 @@ def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> 
     """
     found = refused or problems
     if not found:
-        return (Check("configuration", "ok", "all configuration files are understood"),)
+        return (Check("configuration", "ok", "all configuration files are valid"),)
     start = "reload failed: " if refused else ""
     impact = (
-        "what was running before is kept"
+        "the previous configuration stays in force"
         if refused
-        else "what this file says has no effect, and the tenant it describes is asked for nothing"
+        else "this file is ignored, and the tenant that it describes is not asked for anything"
     )
     remedy = "correct the file (gpusupervisorctl lint shows every problem), then systemctl reload gpusupervisor"
     shown = found if len(found) <= LISTED else (*found[:LISTED], f"{len(found) - LISTED} more problems")
@@ -30,8 +30,8 @@ def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> 
 
 def check_declarations(problems: tuple[str, ...]) -> tuple[Check, ...]:
     """What units declare of themselves is understood: a check for every problem, the first few of very many."""
-    impact = "what the unit says has no effect; a system unit's tenant is asked for nothing until it is right"
-    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload; a user's unit: restart it"
+    impact = "the declaration is ignored; the tenant of a system unit is not asked for anything until it is corrected"
+    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload; for a user unit, restart it"
     shown = problems if len(problems) <= LISTED else (*problems[:LISTED], f"{len(problems) - LISTED} more problems")
     return tuple(
         Check(f"declaration-{number}", "degraded", text, impact, remedy) for number, text in enumerate(shown, start=1)

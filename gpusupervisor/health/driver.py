@@ -27,13 +27,13 @@ def _way_in(access: DeviceAccess) -> str:
     """What to do when the driver is there and this process cannot reach it; empty when that is not so."""
     if access.refusal == "policy":
         return (
-            "systemctl restart gpusupervisor: the device policy of its unit was made before the driver was loaded, so "
-            "it does not know the driver's devices"
+            "systemctl restart gpusupervisor: the device policy of its unit was set up before the driver was loaded, "
+            "so it lacks the driver's devices"
         )
     if access.refusal == "mode":
-        return f"let the user gpusupervisor read and write the driver's device nodes ({access.detail})"
+        return f"allow the user gpusupervisor to read and write the driver's device nodes ({access.detail})"
     if access.module and not access.node:
-        return "have the driver's device nodes made: nvidia-modprobe -c 0 -u, or run nvidia-smi once as root"
+        return "create the driver's device nodes: run nvidia-modprobe -c 0 -u, or nvidia-smi once, as root"
     return ""
 
 
@@ -51,8 +51,8 @@ def check_gpus(sample: Sample) -> Iterable[Check]:
                 name,
                 "failed",
                 f"{gpu.identity.name} is {gpu.state}: {gpu.detail}",
-                "its memory is not known and nothing on it is released",
-                "look at the kernel log (journalctl -k) for Xid messages; a lost GPU needs a reboot",
+                "it is unknown who holds its memory, so nothing on it is released",
+                "check the kernel's log (journalctl -k) for Xid messages; a lost GPU needs a reboot",
             )
         else:
             yield Check(name, "ok", f"{gpu.identity.name} is {gpu.state}")

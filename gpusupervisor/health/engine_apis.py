@@ -31,26 +31,26 @@ def check_apis(facts: Facts) -> Iterable[Check]:
             yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answered until just now")
 
 
-_UNKNOWN = "whether it works is not known, so it is asked for nothing and its memory stays in the way"
+_UNKNOWN = "it is unknown whether it is working, so it is not asked for its memory, which stays in the way"
 _API_TROUBLE: Mapping[str, tuple[str, str]] = {
     "unreachable": (
         _UNKNOWN,
-        "see whether its server runs and listens there; if it listens elsewhere, say where under [endpoint] in its "
+        "check that its server is running and listens there; if it listens elsewhere, set url under [endpoint] in its "
         "tenant file (gpusupervisorctl edit)",
     ),
-    "slow": (_UNKNOWN, "see its own log for what keeps it; restart it if it does not come back"),
+    "slow": (_UNKNOWN, "check its own log for the reason; restart it if it does not recover"),
     "needs-key": (
         _UNKNOWN,
-        "put the key into a file of root's and name that under [endpoint] headers in its tenant file",
+        "put the key into a file owned by root, and set headers under [endpoint] in its tenant file to that file",
     ),
     "nonsense": (
         _UNKNOWN,
-        "see whether the engine listens there and not another program, whether its version is supported, and whether "
-        "that part of its API is switched off (llama-server with --no-slots, SGLang without --enable-metrics)",
+        "check that the engine listens there and not another program, that its version is supported, and that this "
+        "part of its API is not disabled (llama-server with --no-slots, SGLang without --enable-metrics)",
     ),
     "not-allowed": (
         _UNKNOWN,
-        "write its url under [endpoint] in its tenant file: an address that only a process names is not followed "
+        "set url under [endpoint] in its tenant file: an address that was only found on a process is not followed "
         "to another machine",
     ),
 }

@@ -28,8 +28,8 @@ def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
         return Check(
             name,
             "degraded",
-            f"{engine.id}: {listed} is configured and not in force",
-            "the engine goes on with what it was started with",
+            f"{engine.id}: {listed} is configured but not in force yet",
+            "the engine keeps the settings that it was started with",
             f"run systemctl restart {engine.unit} to bring it into force",
         )
     if engine.needs_reload:
@@ -37,7 +37,7 @@ def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
             name,
             "degraded",
             f"{engine.id}: the files of {engine.unit} have changed since systemd read them",
-            "what they say now is not known, and a restart does not bring it into force",
+            "their new content is unknown, and a restart alone does not put it in force",
             f"run systemctl daemon-reload and systemctl restart {engine.unit} to bring them into force",
         )
     if engine.hidden and blind:
@@ -45,7 +45,7 @@ def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
             name,
             "degraded",
             f"{engine.id}: {', '.join(engine.hidden[:NAMED])} could not be read",
-            "what is set there is not known, and is not shown",
-            "see the check of the helper; an environment file can be made readable for the user gpusupervisor",
+            "the settings there are unknown and not shown",
+            "see the check of the helper, or make environment files readable for the user gpusupervisor",
         )
     return Check(name, "ok", f"{engine.id}: its settings are in force") if engine.settings else None

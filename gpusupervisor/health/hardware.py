@@ -14,13 +14,13 @@ def check_fans(controls: Controls) -> tuple[Check, ...]:
         name, reason = f"fans-{uuid}", gpu.fan_control_reason or gpu.detail
         if controls.problem or gpu.fan_control in ("unavailable", ""):
             summary = f"the fans of {gpu.identity.name} cannot be controlled: {controls.problem or reason}"
-            impact = "the driver controls them, or they keep the speed they have until it answers"
+            impact = "the driver controls them, or they keep their current speed until it answers"
             remedy = "see journalctl -u gpusupervisor-helper"
             checks.append(Check(name, "degraded", summary, impact, remedy))
         elif gpu.fan_control == "fail-safe":
-            summary = f"the fans of {gpu.identity.name} were given back to the driver: {reason}"
-            impact = "they run as the driver has it, or at full, and not as they were set"
-            remedy = "they are controlled again by themselves when the cause is gone, or when they are set anew"
+            summary = f"the fans of {gpu.identity.name} were returned to the driver: {reason}"
+            impact = "they run under the driver's control or at full speed, not as they were set"
+            remedy = "they are controlled again when the cause is gone, or when they are set again"
             checks.append(Check(name, "degraded", summary, impact, remedy))
         else:
             checks.append(Check(name, "ok", f"the fans of {gpu.identity.name} are controlled as they were set"))
@@ -39,24 +39,24 @@ def _drift_of(uuid: str, gpu: GpuControls) -> Check:
         return Check(
             name,
             "degraded",
-            f"the profile of {of} is not applied by itself: {gpu.distrust}",
+            f"the profile of {of} is not applied automatically: {gpu.distrust}",
             "the GPU runs with the driver's settings after the next start, and drift is not repaired",
-            "apply the profile again when it is well, try a tamer one, or reset it",
+            "apply the profile again if it is known to be good, try a more conservative one, or reset it",
         )
     if gpu.problem:
         return Check(
             name,
             "degraded",
             f"the profile of {of}: {gpu.problem}",
-            "the GPU may run with other settings than the profile's",
-            "see journalctl -u gpusupervisor-helper; it is tried again by itself",
+            "the settings of the GPU may differ from the profile",
+            "see journalctl -u gpusupervisor-helper; the helper keeps trying",
         )
     if fought:
         return Check(
             name,
             "degraded",
             f"{fought[0].item} of {of} is {fought[0].verdict}: {fought[0].detail}",
-            "the GPU runs with other settings than the profile's",
-            "find the program that sets it too; applying the profile again makes the helper keep it once more",
+            "the settings of the GPU differ from the profile",
+            "find the program that also sets it and end it, then apply the profile again",
         )
-    return Check(name, "ok", f"the profile of {of} stands as far as it can be read")
+    return Check(name, "ok", f"the profile of {of} is in force, as far as it can be read")

@@ -22,17 +22,17 @@ def check_helper(sight: Sight, census: Census) -> Check:
         if holder.identity and holder.identity.hidden & {"executable", "working_directory"}
     ]
     if sight.state == "ok":
-        return Check("helper", "ok", "the helper tells what /proc hides of other users' processes")
+        return Check("helper", "ok", "the helper provides what /proc hides about other users' processes")
     if sight.state == "unasked" or not unseen:
-        return Check("helper", "skipped", "of no process that holds VRAM is anything hidden from the supervisor")
+        return Check("helper", "skipped", "nothing about the processes that hold VRAM is hidden from the supervisor")
     named = ", ".join(unseen[:NAMED]) + (" and others" if len(unseen) > NAMED else "")
     why, remedy = _HELPER_TROUBLE[sight.state]
     detail = f" ({sight.detail})" if sight.detail else ""
     return Check(
         "helper",
         "degraded",
-        f"{why}{detail}, so what {named} runs, in which folder and on which ports, could not be seen",
-        "a program that was started by hand may stay unmanaged, and an engine on an unusual port is not reached",
+        f"{why}{detail}, so the program, directory and ports of {named} could not be read",
+        "a program that was started by hand may stay unmanaged, and an engine on an unusual port may not be reached",
         remedy,
     )
 
@@ -42,7 +42,7 @@ def check_polkit(seen: PolkitSeen) -> Check:
     if seen.state == "unasked":
         return Check("polkit", "skipped", "polkit has not been looked for yet")
     if seen.state in ("answers", "startable"):
-        how = "runs" if seen.state == "answers" else "is started when it is needed"
+        how = "runs" if seen.state == "answers" else "is started on demand"
         return Check("polkit", "ok", f"polkit {how}")
     summary, remedy = _POLKIT_TROUBLE[seen.state]
     detail = f": {seen.detail}" if seen.detail else ""
@@ -50,19 +50,19 @@ def check_polkit(seen: PolkitSeen) -> Check:
         "polkit",
         "degraded" if seen.state == "missing" else "failed",
         f"{summary}{detail}",
-        "nobody but root may have anything changed: releases, loads, profiles and fans are refused to all others",
+        "only root can change anything: releases, loads, profiles and fans are refused to everybody else",
         remedy,
     )
 
 
 _POLKIT_TROUBLE: Mapping[str, tuple[str, str]] = {
-    "missing": ("polkit is not there", "install it (Debian: polkitd), or have root make the calls"),
+    "missing": ("polkit is not installed", "install it (Debian: polkitd), or make the calls as root"),
     "silent": (
-        "polkit runs and does not answer",
-        "systemctl restart polkit, and see journalctl -u polkit; a rule of its own may hang",
+        "polkit is running but does not answer",
+        "systemctl restart polkit, and see journalctl -u polkit; one of its rules may hang",
     ),
     "refusing": (
-        "polkit gave no verdict when it was last asked",
+        "polkit gave no answer when it was last asked",
         "run the service as its unit does, as the user gpusupervisor, with the installed policy "
         "org.gpusupervisor1.policy; see journalctl -u polkit",
     ),
@@ -71,12 +71,12 @@ _POLKIT_TROUBLE: Mapping[str, tuple[str, str]] = {
 _HELPER_TROUBLE: Mapping[str, tuple[str, str]] = {
     "missing": (
         "the helper is not there",
-        "install it (make install does) and see systemctl status gpusupervisor-helper",
+        "install it (with make install), and see systemctl status gpusupervisor-helper",
     ),
     "refused": (
-        "the helper does not let the supervisor call it",
+        "the supervisor is not allowed to call the helper",
         "run the service as its unit does, as the user gpusupervisor, with the installed bus policy "
-        "org.gpusupervisor1.Helper.conf; systemctl reload dbus reads it anew",
+        "org.gpusupervisor1.Helper.conf; systemctl reload dbus reads it again",
     ),
     "failing": (
         "the helper fails",

@@ -34,7 +34,7 @@ def check_unmanaged(facts: Facts) -> Iterable[Check]:
                 "degraded",
                 f"{format_bytes(held)} of {gpu.name} is held by processes that match no tenant: {_named(facts, who)}",
                 _cost(facts, gpu, held),
-                "end them when they are done with, or describe them in a tenant file so that they can be asked: "
+                "end them if they are no longer needed, or describe them in a tenant file so that they can be asked: "
                 "see gpusupervisorctl edit",
             )
         else:
@@ -47,18 +47,18 @@ def check_unattributed(facts: Facts) -> Iterable[Check]:
         name = f"unattributed-{gpu.uuid}"
         held = facts.steady.get(("unattributed", gpu.uuid), 0)
         if gpu.attribution_problem:
-            yield Check(name, "skipped", f"whose the memory of {gpu.name} is cannot be told")
+            yield Check(name, "skipped", f"it is unknown who holds the memory of {gpu.name}")
         elif _too_much(facts, name, held, MUCH) and facts.lasted("unattributed", gpu.uuid) >= LASTING:
             yield Check(
                 name,
                 "degraded",
-                f"{format_bytes(held)} of {gpu.name} is used and belongs to no process that the driver lists",
+                f"{format_bytes(held)} of {gpu.name} is in use but held by no process that the driver lists",
                 _cost(facts, gpu, held),
-                "look for virtual machines and containers that use the GPU, and for processes that hang when they end "
+                "look for virtual machines and containers that use the GPU, and for processes that hang while exiting "
                 "(state D in ps); if there are none, stop all GPU programs and reload the driver, or reboot",
             )
         else:
-            yield Check(name, "ok", f"all memory in use on {gpu.name} belongs to a known process")
+            yield Check(name, "ok", f"all memory in use on {gpu.name} belongs to known processes")
 
 
 def check_desktop(facts: Facts) -> Iterable[Check]:
@@ -75,10 +75,10 @@ def check_desktop(facts: Facts) -> Iterable[Check]:
                 name,
                 "degraded",
                 f"the desktop holds {format_bytes(held)} of {gpu.name}, more than {format_bytes(usual)}: "
-                f"most of it {_named(facts, holders)}",
+                f"mostly {_named(facts, holders)}",
                 _cost(facts, gpu, held),
-                "close windows and browser tabs, or restart what has grown; if that much is usual here, raise "
-                "large-desktop in /etc/gpusupervisor/gpusupervisor.toml",
+                "close windows and browser tabs, or restart the programs that have grown; if that much is normal here, "
+                "raise large-desktop in /etc/gpusupervisor/gpusupervisor.toml",
             )
         elif holders:
             yield Check(name, "ok", f"the desktop holds no more of {gpu.name} than usual")
@@ -117,9 +117,9 @@ def _cost(facts: Facts, gpu: GpuSituation, held: int) -> str:
     """What that memory would be good for."""
     lost = sorted(set(_lost_models(facts, gpu, held)))
     if not lost:
-        return "that much less can be given to anybody: it cannot be asked for"
+        return "nobody else can use that memory, because it cannot be asked for"
     named = ", ".join(lost[:NAMED]) + (f" and {len(lost) - NAMED} more" if len(lost) > NAMED else "")
-    return f"for want of it these models do not fit on {gpu.name}: {named}"
+    return f"because of it, these models do not fit on {gpu.name}: {named}"
 
 
 def _lost_models(facts: Facts, gpu: GpuSituation, held: int) -> Iterator[str]:

@@ -24,11 +24,11 @@ def check_models(engines: Mapping[str, EngineStatus]) -> tuple[Check, ...]:
                 Check(
                     f"models-{status.id}",
                     "degraded",
-                    f"{status.id}: {named}{more} in system memory for want of VRAM",
-                    "that part is computed by the CPU, which makes answers several times slower, and it stays there "
-                    "when room has come",
-                    f"gpusupervisorctl load {status.id} {harmless(spilled[0].name, 60)} loads it anew when it is idle; "
-                    "reload-spilled = true in its tenant file has it unloaded for that by itself",
+                    f"{status.id}: {named}{more} in system memory for lack of VRAM",
+                    "the CPU computes that part, which makes answers several times slower, and it stays there even "
+                    "after room has been made",
+                    f"gpusupervisorctl load {status.id} {harmless(spilled[0].name, 60)} reloads it when it is idle; "
+                    "reload-spilled = true in its tenant file unloads it for that automatically",
                 )
             )
     return tuple(checks)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from gpusupervisor.models.residency import Residency
 from gpusupervisor.state import Check, EngineStatus
 
-_UNKNOWN_FILES = "how large those models are, whether they load from RAM, and whether to warm them is not known"
+_UNKNOWN_FILES = "the size of those models, whether they load from RAM, and whether to warm them is unknown"
 
 
 def check_residency(residencies: Mapping[str, Residency]) -> Check:
@@ -13,10 +13,10 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
     looked_at = {tenant: each for tenant, each in residencies.items() if each.models}
     unseen = [tenant for tenant, each in residencies.items() if not each.method and each.problems]
     if not looked_at and not unseen:
-        return Check("residency", "skipped", "no model files were found in the directories that [models] names")
+        return Check("residency", "skipped", "no model files were found in the directories set under [models]")
     if not looked_at:
         why = residencies[unseen[0]].problems[0]
-        return Check("residency", "skipped", f"how much of the models' files is in RAM is not known: {why}")
+        return Check("residency", "skipped", f"it is unknown how much of the models' files is in RAM: {why}")
     dark = [
         model for each in looked_at.values() for model in each.models.values() if model.size and model.cached is None
     ]
@@ -26,7 +26,7 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
             "residency",
             "degraded",
             f"how much of the models' files is in RAM cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
-            "whether a model loads from RAM or from disk is not known, and none is found to be worth warming",
+            "it is unknown whether a model loads from RAM or from disk, and which models are worth warming",
             "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
         )
     return Check("residency", "ok", f"how much of the models' files is in RAM is measured by {' and '.join(methods)}")
@@ -44,15 +44,15 @@ def check_model_directories(
                 "degraded",
                 f"{tenant}: {residency.problems[0]}",
                 _UNKNOWN_FILES,
-                "let root read the directory, or name the right one under [models] directories in its tenant file",
+                "let root read the directory, or set directories under [models] in its tenant file to the right one",
             )
         elif residency.models:
-            yield Check(name, "ok", f"the directories of {tenant}'s models can be read")
+            yield Check(name, "ok", f"the model directories of {tenant} can be read")
         elif residency.method and engine is not None and engine.models:
             yield Check(
                 name,
                 "degraded",
-                f"{tenant} has models, and none of their files is below the directories that [models] names",
+                f"{tenant} has models, but none of their files is below the directories set under [models]",
                 _UNKNOWN_FILES,
-                "name where they are under [models] directories in its tenant file (gpusupervisorctl edit)",
+                "set directories under [models] in its tenant file to where they are (gpusupervisorctl edit)",
             )

@@ -23,16 +23,16 @@ def check_sleep(facts: Facts) -> Iterable[Check]:
 def _of(facts: Facts, device: DevicePower) -> Check:
     name, pci = f"sleep-{device.pci_bus_id}", device.pci_bus_id
     if device.asleep:
-        return Check(name, "ok", f"the GPU at {pci} sleeps")
+        return Check(name, "ok", f"the GPU at {pci} is asleep")
     if facts.lasted("awake", pci) < AWAKE_FOR:
-        return Check(name, "ok", f"the GPU at {pci} is in use, or was lately")
+        return Check(name, "ok", f"the GPU at {pci} is or was recently in use")
     seen = [f"{harmless(each.name, 32)} (PID {each.pid})" for each in facts.surroundings.open_by[:NAMED]]
     who = f"; these have a GPU open: {', '.join(seen)}" if seen else ""
     return Check(
         name,
         "degraded",
-        f"the GPU at {pci} could sleep, nobody holds memory on it, and it stays awake{who}",
+        f"the GPU at {pci} could sleep, as nobody holds memory on it, but it stays awake{who}",
         "on a laptop that costs several watts, and hours of battery",
-        "see who has it open: sudo fuser -v /dev/nvidia*; monitoring programs that ask the driver every few seconds "
-        "(nvtop, desktop applets, nvidia-smi -l) are the usual ones",
+        "find out who has it open with sudo fuser -v /dev/nvidia*; usually it is a monitoring program that asks the "
+        "driver every few seconds (nvtop, desktop applets, nvidia-smi -l)",
     )

@@ -143,9 +143,9 @@ class SelfCheck:
             Check(
                 item.name,
                 "failed",
-                f"the self-check {item.name} has a defect and raised {kind}",
-                "what it looks at is not checked; everything else goes on",
-                "please report it with the traceback in journalctl -u gpusupervisor",
+                f"the self-check {item.name} failed because of a bug ({kind})",
+                "what it looks at is not checked; nothing else is affected",
+                "please report this with the traceback from journalctl -u gpusupervisor",
             ),
         )
 
@@ -157,14 +157,14 @@ class SelfCheck:
             yield Check(
                 "surroundings",
                 "failed" if self._look_problem is not None else "degraded",
-                f"looking around for the self-checks {why}",
-                "what is known of polkit, device nodes, /proc and sleeping GPUs is old",
-                "see journalctl -u gpusupervisor, and whether a file system or the bus does not answer",
+                f"reading the system's state for the self-checks {why}",
+                "what is known about polkit, device nodes, /proc and sleeping GPUs is outdated",
+                "see journalctl -u gpusupervisor, and check whether a file system or the bus hangs",
             )
         elif self._look_ended is not None:
-            yield Check("surroundings", "ok", "polkit, device nodes, /proc and sleeping GPUs could be looked at")
+            yield Check("surroundings", "ok", "the state of polkit, device nodes, /proc and sleeping GPUs is read")
         else:
-            yield Check("surroundings", "skipped", "it has not been looked around yet")
+            yield Check("surroundings", "skipped", "the state of the system has not been read yet")
 
     def _dated(self, check: Check, now: int) -> Check:
         before = self._before.get(check.id)

@@ -15,24 +15,24 @@ def check_telemetry(status: StoreStatus) -> Check:
             "telemetry",
             "failed",
             f"{status.path} cannot be written: {status.detail}",
-            "what is learned and measured now is kept in memory alone; what is stored already is not touched",
-            "make room on the disk, or let the service write into the folder; it is tried again by itself",
+            "new telemetry and learned facts are only kept in memory; what is already stored is not affected",
+            "free space on the disk, or let the service write into the directory; it keeps trying",
         )
     if status.losing or status.late:
         return Check(
             "telemetry",
             "degraded",
-            f"the disk does not keep up with what is to be written to {status.path}",
-            "telemetry has gaps; what is learned is not lost, but may be stored late",
-            "look for what keeps the disk busy (iotop), or for errors of the disk (journalctl -k)",
+            f"the disk is too slow for what is to be written to {status.path}",
+            "telemetry has gaps; learned facts are not lost, but may be stored late",
+            "find out what keeps the disk busy (iotop), or check for disk errors (journalctl -k)",
         )
     if status.set_aside:
         return Check(
             "telemetry",
             "degraded",
-            "the telemetry store was damaged and a new one was begun",
-            "older telemetry cannot be queried; what could be read of what was learned was carried over",
-            f"the old file is kept: look at it with sqlite3, or delete {status.set_aside}; a damaged file may mean "
-            "a failing disk. This note goes away when the service is restarted",
+            "the telemetry store was damaged and has been replaced",
+            "older telemetry is not available; learned facts were carried over as far as they could be read",
+            f"the damaged file was kept: examine {status.set_aside} with sqlite3, or delete it; it may indicate "
+            "a failing disk. This check is ok again after a restart of the service",
         )
     return Check("telemetry", "ok", "telemetry is stored")

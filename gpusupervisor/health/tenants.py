@@ -22,9 +22,9 @@ def check_tenants(
                 Check(
                     name,
                     "degraded",
-                    f"{tenant.id}: a process has outlived its server and still holds VRAM",
+                    f"{tenant.id}: a process still holds VRAM although its server is gone",
                     "its memory cannot be asked for",
-                    "end the process; restarting the engine does not",
+                    "end the process; restarting the engine does not end it",
                 )
             )
         elif tenant.id in reloaded:
@@ -32,8 +32,8 @@ def check_tenants(
                 Check(
                     name,
                     "degraded",
-                    f"{tenant.id}: a client had it reload at once after a release",
-                    "releasing it only costs time, so it is left alone for ten minutes",
+                    f"{tenant.id}: a client made it reload right after a release",
+                    "releasing it would only cost time, so it is left alone for ten minutes",
                     "raise its priority, or find the client that keeps asking for the model",
                 )
             )

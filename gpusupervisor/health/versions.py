@@ -23,17 +23,17 @@ class KnownTrouble:
 KNOWN = (
     KnownTrouble(
         "ollama", "0", "0.1.38", "it does not tell which models are loaded",
-        "its memory cannot be asked for by name, so it is asked for nothing",
+        "it cannot be asked for its memory by name, so it is not asked at all",
         "/api/ps came with 0.1.38: https://github.com/ollama/ollama/releases/tag/v0.1.38",
     ),
     KnownTrouble(
-        "ollama", "0.1.38", "0.3.11", "it loads a model that it is asked to unload when it is not loaded",
-        "a release could cost memory, so it is asked for nothing",
+        "ollama", "0.1.38", "0.3.11", "it loads a model that it is asked to unload if the model is not loaded",
+        "a release could cost memory, so it is not asked at all",
         "answers done_reason \"load\" to keep_alive 0; since 0.3.11 \"unload\", by the source of its server",
     ),
     KnownTrouble(
         "vllm", "0.14.0", "0.16.0", "its sleep gives back only part of the memory",
-        "a release of it brings some GiB instead of nearly all, and the rest stays in the way",
+        "a release frees only some GiB instead of nearly everything, and the rest stays in the way",
         "https://github.com/vllm-project/vllm/issues/32714",
     ),
 )  # fmt: skip
@@ -47,7 +47,7 @@ def check_versions(engines: Mapping[str, EngineStatus]) -> Iterable[Check]:
                 yield Check(
                     f"version-{status.id}",
                     "degraded",
-                    f"{status.id} has version {harmless(status.version, 24)}, of which is known: {trouble.what}",
+                    f"{status.id} has version {harmless(status.version, 24)}, with a known problem: {trouble.what}",
                     trouble.impact,
                     f"update it to {trouble.fixed} or later ({trouble.source})",
                 )

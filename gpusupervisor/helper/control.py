@@ -296,7 +296,7 @@ class GpuControl:
 
     def _refuse(self) -> None:
         if self.given_away:
-            raise GpuUnavailable("The GPU is given away: Attach takes it back")
+            raise GpuUnavailable("The GPU is detached: call Attach first")
         if self._machine_sleeps:
             raise Busy("The machine is going to sleep: nothing is read or set until it is awake again")
         if self.dormant:

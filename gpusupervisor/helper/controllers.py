@@ -147,14 +147,14 @@ class Controls:
                 await asyncio.to_thread(self.given_away.give, gpu.identity)
             except OSError as error:
                 gpu.take_back()
-                raise SupervisorError(f"The GPU was not given away: {self._unrecorded(error)}") from error
+                raise SupervisorError(f"The GPU was not detached: {self._unrecorded(error)}") from error
         await self._close()  # its handle too; whoever needs the others opens it without that one
 
     async def attach(self, uuid: str) -> None:
         """Take a GPU back."""
         gpu = self._gpus.get(uuid)
         if gpu is None:
-            raise NoSuchGpu(f"GPU {plain(uuid)!r} is not given away")
+            raise NoSuchGpu(f"GPU {plain(uuid)!r} is not detached")
         try:
             await asyncio.to_thread(self.given_away.take_back, uuid)
         except OSError as error:

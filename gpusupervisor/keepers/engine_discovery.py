@@ -182,7 +182,7 @@ class EngineDiscovery:
         self._drop(followed)
         followed.task, followed.api, followed.due_at, followed.failures = None, NOT_ASKED, 0, 0
         if server is not None:
-            where = presence.endpoint or "an address that is not known"
+            where = presence.endpoint or "an unknown address"
             if presence.endpoint and not presence.endpoint_is_written and not is_local(presence.endpoint):
                 where = f"no address: it says that it listens at {presence.endpoint}, which is not on this machine"
             write(EngineFound(tenant, engine, server.key.pid, where))

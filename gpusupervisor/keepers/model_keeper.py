@@ -163,7 +163,7 @@ class ModelKeeper:
                 await self._settle(engine, lambda: report(0, "waiting until the engine is idle after the load before"))
                 wanted = model
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
-                    report(1, "unloading it first, for part of it is in system memory")
+                    report(1, "unloading it first, because part of it is in system memory")
                     await unload(engine, model, self, self._clock)
                     wanted = replace(model, state="not-loaded", held=None, spilled=False)
                 files = await self._books.before(engine, model.name)
@@ -284,9 +284,9 @@ class ModelKeeper:
         if status is None:
             raise NoSuchEngine(unknown_name("engine", engine, self._engines))
         if not status.reachable:
-            raise EngineUnreachable(f"{engine} does not answer: {status.detail or 'it was not asked yet'}.")
+            raise EngineUnreachable(f"{engine} does not answer: {status.detail or 'it has not been asked yet'}.")
         if not is_local(status.endpoint):
-            raise NotSupported(f"{engine} is on another machine, whose memory is not ours to fill or to empty.")
+            raise NotSupported(f"{engine} is on another machine, whose memory is not managed here.")
         if why := known.cannot(ability):
             raise NotSupported(f"{engine} cannot {ability} {harmless(name, 60)}: {why}.")
         model = known.find(name)

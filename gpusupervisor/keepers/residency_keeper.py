@@ -148,12 +148,12 @@ class ResidencyKeeper:
         Raises NotSupported, InvalidArgument, Busy, GpuUnavailable.
         """
         if tenant not in self._described:
-            raise NotSupported(f"No tenant file says where the models of {tenant} are: name them in its [models]")
+            raise NotSupported(f"No tenant file says where the models of {tenant} are: set directories in its [models]")
         residency = await self.refresh(tenant)
         files = find(residency, model)
         if files is None:
             if residency.problems and not residency.models:
-                raise GpuUnavailable(f"The files of {tenant}'s models cannot be looked at: {residency.problems[0]}")
+                raise GpuUnavailable(f"The model files of {tenant} cannot be examined: {residency.problems[0]}")
             raise InvalidArgument(
                 f"{tenant} has no model files called {harmless(model)!r}, or several: give the whole name"
             )
@@ -255,7 +255,7 @@ class ResidencyKeeper:
 
     async def _call(self, member: str, signature: str, body: Collection[object], answer: str) -> list[Any]:
         if self._bus is None:
-            raise GpuUnavailable("The supervisor is only just starting: try again in a second")
+            raise GpuUnavailable("The supervisor is still starting: try again in a second")
         return list((await call_helper(self._bus, member, signature, list(body), answer)).body)
 
 

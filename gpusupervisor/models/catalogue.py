@@ -172,8 +172,8 @@ class ModelCatalogue:
     async def _look(self, engine: str, entry: _Entry, door: Door) -> Listing:
         outcome = (await asyncio.gather(entry.api.look(door), return_exceptions=True))[0]
         if isinstance(outcome, Exception):
-            _LOG.error("the models of %s cannot be listed by a mistake of our own", engine, exc_info=outcome)
-            return Listing((), ("which models there are is unknown by a mistake of gpusupervisor's own",))
+            _LOG.error("the models of %s cannot be listed because of a bug", engine, exc_info=outcome)
+            return Listing((), ("its models are unknown because of a bug in gpusupervisor",))
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome

@@ -122,7 +122,7 @@ def fit_of(situation: Situation, engine: str, model: Model, manners: Manners, ce
     if model.needs is None:
         return Fit("unknown", "how much VRAM it needs is not known")
     fits = [_fit_on(situation, engine, model, manners, ceiling) for ceiling in ceilings]
-    nowhere = Fit("unknown", "no GPU can be read now")
+    nowhere = Fit("unknown", "no GPU can be read at the moment")
     return min(fits, key=lambda fit: _RANK[fit.verdict], default=nowhere)
 
 
@@ -132,7 +132,7 @@ def _fit_on(situation: Situation, engine: str, model: Model, manners: Manners, c
         return Fit("never", too_large(needs, ceiling))
     if needs > ceiling.size:
         most = f"the {format_bytes(ceiling.limit)} that {ceiling.name} has for models"
-        why = f"it needs {format_bytes(needs)} of {most}, and part of that is held for good by {_named(ceiling)}"
+        why = f"it needs {format_bytes(needs)} of {most}, and part of that is permanently held by {_named(ceiling)}"
         return Fit("blocked", why)
     plan = best_plan(situation, engine, ceiling.gpu, model, manners)
     if plan.sufficient and not plan.steps:
@@ -147,7 +147,7 @@ def _fit_on(situation: Situation, engine: str, model: Model, manners: Manners, c
 
 def beside_its_own(engine: str, card: str) -> str:
     """Why a model that fits on a card cannot be loaded there now, when nobody but its own engine is in the way."""
-    return f"it does not fit on {card} beside what {engine} holds already: unload one of its models first"
+    return f"it does not fit on {card} next to what {engine} already holds: unload one of its models first"
 
 
 def too_large(needs: int, ceiling: Ceiling) -> str:
@@ -155,7 +155,7 @@ def too_large(needs: int, ceiling: Ceiling) -> str:
     kept = ceiling.total - ceiling.limit
     return (
         f"it needs {format_bytes(needs)}, and {ceiling.name} offers {format_bytes(ceiling.limit)} at most: "
-        f"{format_bytes(ceiling.total)} less {format_bytes(kept)} that the driver and the reserve keep"
+        f"{format_bytes(ceiling.total)} minus {format_bytes(kept)} kept by the driver and for the reserve"
     )
 
 

@@ -10,7 +10,7 @@ def holders_on(situation: Situation, uuid: str) -> str:
     """The largest holders by name, size and what they do, in one sentence."""
     gpu = situation.gpus.get(uuid)
     if gpu is None:
-        return "Who holds the memory is not known: the GPU cannot be read now."
+        return "It is unknown who holds the memory: the GPU cannot be read at the moment."
     found = [
         (tenant.holdings.get(uuid, 0), f"{tenant.id} ({format_bytes(tenant.holdings.get(uuid, 0))}, {tenant.activity})")
         for tenant in situation.tenants_on[uuid]

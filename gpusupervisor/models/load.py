@@ -138,7 +138,7 @@ class _Attempt:
         """What the engine said, and what was measured where it said no more than that it failed; may be empty."""
         if self.reply.outcome != "failed" or self.least_free is None:
             return self.reply.detail
-        return f"{self.reply.detail or 'it did not say why'}, with {format_bytes(self.least_free)} of VRAM free"
+        return f"{self.reply.detail or 'it gave no reason'}, with {format_bytes(self.least_free)} of VRAM free"
 
 
 class Load:
@@ -165,7 +165,7 @@ class Load:
             attempt = await self._attempt(gpu, report)
             retried = attempt.ran_out
             if retried:
-                report(5, f"{self._out_of_memory(attempt)}: more room is made for one more try")
+                report(5, f"{self._out_of_memory(attempt)}: making more room for a second try")
                 await self._make_more_room(gpu)
                 attempt = await self._attempt(gpu, report)
             await self._judge(attempt, retried=retried)
@@ -245,11 +245,11 @@ class Load:
                     if state == "loaded":
                         return Reply("done")
                     if model and state == "not-loaded" and (loading or model.failed):
-                        return Reply("failed", model.failed or "it stopped loading it and does not say why")
+                        return Reply("failed", model.failed or "it stopped loading without giving a reason")
                     if state != "unknown":
                         told_at = now
                     elif now - told_at >= SILENCE * MICROSECONDS:
-                        return Reply("failed", known.problem or "it does not list it any more")
+                        return Reply("failed", known.problem or "it no longer lists it")
                     loading |= state == "loading"
                     await asyncio.sleep(LIST_EVERY)
         except TimeoutError:
@@ -291,7 +291,7 @@ class Load:
     def _out_of_memory(self, attempt: _Attempt) -> str:
         if attempt.reply.outcome == "out-of-memory":
             return f"{self._engine} is out of memory"
-        return f"{self._engine} failed, probably for want of memory ({attempt.failure})"
+        return f"{self._engine} failed, probably for lack of memory ({attempt.failure})"
 
     async def _judge(self, attempt: _Attempt, *, retried: bool) -> None:
         """Raises when the model is not loaded."""
@@ -300,12 +300,12 @@ class Load:
         name = harmless(self._model.name, 60)
         said = f": {attempt.failure}" if attempt.failure else ""
         if not attempt.ran_out:
-            again = " at the second try" if retried else ""
+            again = " on the second try" if retried else ""
             raise LoadFailed(f"{self._engine} did not load {name}{again}{said}.")
         holders = holders_on(await self._loader.look(self._engine), attempt.gpu)
         if attempt.reply.outcome == "out-of-memory":
             raise Blocked(f"{self._engine} was out of memory twice while loading {name}{said}. {holders}")
-        raise Blocked(f"{self._engine} failed twice to load {name}, probably for want of memory{said}. {holders}")
+        raise Blocked(f"{self._engine} failed twice to load {name}, probably for lack of memory{said}. {holders}")
 
     async def _result(self, attempt: _Attempt, *, retried: bool) -> LoadResult:
         known = await self._loader.list_models(self._engine)
@@ -328,12 +328,12 @@ def require_ready(situation: Situation, engine: str, manners: Manners) -> None:
     """Raises Busy when a load would disturb what the engine does, or might."""
     tenant = situation.tenants.get(engine)
     if tenant is None:
-        raise GpuUnavailable(f"{engine} is not there any more.")
+        raise GpuUnavailable(f"{engine} is gone.")
     if tenant.activity in ("busy", "stuck"):
         raise Busy(f"{engine} is {tenant.activity}, so nothing is loaded: {tenant.activity_reason}.")
     if manners.replaces and tenant.activity != "idle":
         raise Busy(
-            f"Nobody knows whether {engine} works, and a load takes the place of what it has: {tenant.activity_reason}."
+            f"It is unknown whether {engine} is working, and a load could interrupt it: {tenant.activity_reason}."
         )
 
 
@@ -343,7 +343,7 @@ def room_for(situation: Situation, engine: str, model: Model, manners: Manners) 
     Raises GpuUnavailable, WontFit with the arithmetic, Blocked with who is in the way.
     """
     if not situation.gpus or engine not in situation.tenants:
-        raise GpuUnavailable("No GPU can be read now: try again when one can.")
+        raise GpuUnavailable("No GPU can be read at the moment: try again later.")
     name = harmless(model.name, 60)
     wanted = _needing(model, model.needs or 0)
     limits = {uuid: ceiling_of(situation, uuid) for uuid in situation.gpus}

@@ -94,7 +94,7 @@ def _with_residency(model: Model, residency: Residency, speeds: LoadSpeeds) -> M
 def _why_unknown(residency: Residency) -> str:
     if residency.problems:
         return residency.problems[0]
-    return "its files are not below the directories that [models] names"
+    return "its files are not below the directories set under [models]"
 
 
 def _aliases(name: str) -> set[str]:

@@ -66,7 +66,7 @@ async def unload(engine: str, model: Model, world: Unloader, clock: Clock) -> Un
     reply = await world.unload(engine, model.name)
     name = harmless(model.name, 60)
     if reply.outcome not in ("done", "started"):
-        raise ReleaseFailed(f"{engine} did not unload {name}: {reply.detail or 'it did not say why'}.")
+        raise ReleaseFailed(f"{engine} did not unload {name}: {reply.detail or 'it gave no reason'}.")
     freed, changed_at = 0, started
     while True:
         known, now = await world.list_models(engine), clock.now()
@@ -82,7 +82,7 @@ async def unload(engine: str, model: Model, world: Unloader, clock: Clock) -> Un
             raise ReleaseFailed(_failure(engine, name, model, freed, gone=gone))
         await asyncio.sleep(POLL)
     detail = (
-        f"{format_bytes(freed)} came back" if freed >= WORTHWHILE else "it is unloaded; it held no VRAM to speak of"
+        f"{format_bytes(freed)} came back" if freed >= WORTHWHILE else "it was unloaded, but had held hardly any VRAM"
     )
     return UnloadResult(engine, model.name, freed, clock.now() - started, detail)
 
@@ -90,8 +90,8 @@ async def unload(engine: str, model: Model, world: Unloader, clock: Clock) -> Un
 def _require_idle(engine: str, situation: Situation) -> None:
     tenant = situation.tenants.get(engine)
     if tenant is None or tenant.activity in ("unknown", "absent"):
-        why = tenant.activity_reason if tenant else "it is not there any more"
-        raise NotReclaimable(f"Nobody knows whether {engine} works, so nothing is unloaded: {why}.")
+        why = tenant.activity_reason if tenant else "it is gone"
+        raise NotReclaimable(f"It is unknown whether {engine} is working, so nothing is unloaded: {why}.")
     if tenant.activity != "idle":
         raise Busy(f"{engine} is {tenant.activity}, so nothing is unloaded: {tenant.activity_reason}.")
 

@@ -71,12 +71,12 @@ def plan_warming(candidates: Iterable[Candidate], spare: int | None) -> tuple[Wa
 def _judge(candidate: Candidate, left: int) -> WarmStep:
     engine, model = candidate.engine, candidate.model
     if model.cached is None:
-        return WarmStep(engine, model, "unknown", model.problem or "how much of it is in RAM is not known")
+        return WarmStep(engine, model, "unknown", model.problem or "it is unknown how much of it is in RAM")
     if model.is_warm:
         return WarmStep(engine, model, "warm", "it is in RAM already")
     if model.size > left:
-        return WarmStep(engine, model, "would-not-stay", "too little memory is available beside what comes before it")
-    why = "it was in use lately" if candidate.usage else "there is room, though it was not seen in use"
+        return WarmStep(engine, model, "would-not-stay", "too little memory is left after the models before it")
+    why = "it was used recently" if candidate.usage else "there is room, although it has not been seen in use"
     return WarmStep(engine, model, "worth-it", why)
 
 

@@ -96,7 +96,7 @@ class _Overlay:
         for variable in sorted(KEYS.keys() & variables.keys()):
             other, text = self._said.setdefault((tenant, variable), (source, variables[variable]))
             if text != variables[variable]:
-                self.problems.append(Problem(source, variable, f"says something else of {tenant} than {other} does"))
+                self.problems.append(Problem(source, variable, f"contradicts what {other} says about {tenant}"))
 
     def _describe(self, source: str, tenant: str, base_id: str, values: Table) -> None:
         """Lay the values over the tenant; with a mistake in them none counts, and it is protected: what was meant
@@ -154,7 +154,7 @@ def _renamed(problems: Iterable[Problem]) -> list[Problem]:
     ]
 
 
-_ONLY_YES = "can only be yes: a unit may ask to be left alone, not to be asked"
+_ONLY_YES = "can only be yes: a unit can protect itself, but not remove a protection"
 
 
 def tempered(definition: TenantDefinition, presence: TenantPresence) -> tuple[TenantDefinition, Sequence[Problem]]:
@@ -169,7 +169,7 @@ def tempered(definition: TenantDefinition, presence: TenantPresence) -> tuple[Te
         return definition, ()
     source = f"user unit {harmless(first.user_unit, 64)}"
     problems = [
-        Problem(source, name, "only a system unit can say this") for name in (TENANT, PROTECTED) if name in variables
+        Problem(source, name, "only a system unit can set this") for name in (TENANT, PROTECTED) if name in variables
     ]
     values = _values({name: text for name, text in variables.items() if name not in (TENANT, PROTECTED)})
     wanted, findings = check_definition("x", {"title": "x", "match": {"units": ["x"]}, **values})

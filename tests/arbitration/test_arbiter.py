@@ -218,7 +218,7 @@ async def test_a_plan_that_did_not_satisfy_is_not_tried_again_at_once(bench: Ben
     await table.ended()
     explained = table.act()
     assert len(table.started()) == 1
-    assert "will be asked when half a minute has passed" in explained["asker"].reason
+    assert "will be asked after half a minute" in explained["asker"].reason
     table.world.time += RETRY_AFTER - 1
     table.act(replace(table.world.situation, now=table.world.time))
     assert len(table.started()) == 1

@@ -29,7 +29,7 @@ def test_holdings_of_unknown_size_make_no_starvation() -> None:
     asker = starving(held=1, need=13, unknown_on=frozenset({CARD}))
     verdict = assess_tenant(situation(asker), asker)
     assert not verdict.starved
-    assert "does not say" in verdict.reason
+    assert "does not tell" in verdict.reason
 
 
 def test_without_attribution_nobody_is_starved() -> None:

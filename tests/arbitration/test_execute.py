@@ -79,7 +79,7 @@ async def test_a_beneficiary_that_has_stopped_needs_nothing_any_more() -> None:
     world.on_look = lambda s: replace(s, tenants={**s.tenants, "asker": tenant("asker", 0, "idle")})
     result, _ = await run(world, plan)
     assert result.steps[0].outcome == "skipped"
-    assert "not busy any more" in result.steps[0].detail
+    assert "no longer busy" in result.steps[0].detail
 
 
 async def test_an_unload_behind_running_work_is_pending_not_failed() -> None:

@@ -16,7 +16,7 @@ def test_every_new_fact_is_passed_on_with_its_time_and_its_source() -> None:
     history.released("t", CARD, result, 600, 20, "plan-8")
     history.released("t", CARD, result, 500, 30, "plan-9")
     assert [(fact.kind, fact.value, fact.learned_at) for fact in kept] == [("floor", 600, 1010), ("floor", 500, 1030)]
-    assert kept[0].source == "what it kept after a release of plan-7 that brought 8.0 GiB back"
+    assert kept[0].source == "what it kept after a release of plan-7 that freed 8.0 GiB"
 
 
 def test_what_was_learned_since_stands_over_what_is_recalled() -> None:

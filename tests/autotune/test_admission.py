@@ -48,7 +48,7 @@ def test_an_idle_engine_on_the_only_gpu_may_be_used(held: int) -> None:
         ({"used_by": "a job has it work"}, Busy, "ollama is in use: a job has it work"),
         ({"remote": True}, NotSupported, "not on this machine"),
         ({"holdings": {OTHER: GIB}}, InvalidArgument, "holds memory on GPU-2"),
-        ({"holdings": {CARD: GIB}, "unknown_on": frozenset({OTHER})}, InvalidArgument, "not work on this GPU alone"),
+        ({"holdings": {CARD: GIB}, "unknown_on": frozenset({OTHER})}, InvalidArgument, "does not use only this GPU"),
     ],
 )
 def test_an_engine_that_cannot_be_used_is_refused(
@@ -65,7 +65,7 @@ def test_an_engine_that_nobody_can_reach_is_not_called_busy() -> None:
 
 
 def test_among_several_gpus_it_must_be_known_where_it_works() -> None:
-    with pytest.raises(InvalidArgument, match="not known on which GPU"):
+    with pytest.raises(InvalidArgument, match="unknown which GPU"):
         admitted(situation(tenant("ollama"), gpus=TWO))
     assert admitted(situation(tenant("ollama", 13), gpus=TWO)) == ENGINES["ollama"]
 
@@ -108,9 +108,9 @@ def test_limits_span_what_the_hardware_allows() -> None:
         (controls(replace(LIMIT, support="read-only", reason="fixed")), NotSupported, "cannot be set: fixed"),
         (controls(replace(LIMIT, support="unsupported", reason="a laptop")), NotSupported, "a laptop"),
         (controls(replace(LIMIT, minimum=None)), NotSupported, "does not report the range"),
-        (controls(), NotSupported, "not told yet"),
-        (controls(LIMIT, condition="given-away"), GpuUnavailable, "given away: Attach"),
-        (controls(LIMIT, condition="asleep"), GpuUnavailable, "sleeps"),
+        (controls(), NotSupported, "not known yet"),
+        (controls(LIMIT, condition="given-away"), GpuUnavailable, "detached: call Attach"),
+        (controls(LIMIT, condition="asleep"), GpuUnavailable, "is asleep"),
         (controls(LIMIT, condition="unavailable", detail="it is lost"), GpuUnavailable, "it is lost"),
         (controls(LIMIT, trial="{}"), Busy, "on trial"),
         (replace(controls(LIMIT), problem="the helper is not there"), GpuUnavailable, "helper is not there"),

@@ -141,7 +141,7 @@ async def test_cancelled_it_puts_everything_back_first(rig: Rig) -> None:
 
 async def test_a_state_that_cannot_be_set_back_is_what_is_told(rig: Rig) -> None:
     rig.restore_fails = True
-    back = "The state before the sweep could not be set again: no answer. The helper does that by itself, within "
+    back = "The previous state could not be restored: no answer. The helper does so automatically, within "
     with pytest.raises(Stopped, match=f"^{back}"):
         await rig.tune(*POINTS)
     rig.load_fails_at = rig.runs + 3

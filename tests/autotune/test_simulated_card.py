@@ -84,6 +84,7 @@ def world() -> Iterator[World]:
 @pytest.fixture
 def session(world: World) -> Iterator[HardwareSession]:
     session = HardwareSession()
+    session.gpu(GPU)  # opened here, where nothing else waits meanwhile
     yield session
     session.close()
 

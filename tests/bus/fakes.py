@@ -63,7 +63,7 @@ class FakeController:
         self._note("plan_warming")
         known, dark = ModelResidency("qwen3:8b", 8 << 30, 0), ModelResidency("x:1b", 1 << 30, None, "no permission")
         return (
-            WarmStep("ollama", known, "worth-it", "it was in use lately"),
+            WarmStep("ollama", known, "worth-it", "it was used recently"),
             WarmStep("ollama", dark, "unknown", "no permission"),
         )
 

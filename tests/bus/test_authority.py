@@ -78,7 +78,7 @@ async def test_polkit_is_asked_for_the_callers_bus_name(
         ("challenge", False, "needs a password"),
         ("challenge", True, "does not let you"),
         ("error", False, "Only trusted callers"),
-        ("odd", False, "no verdict"),
+        ("odd", False, "no answer"),
     ],
 )
 async def test_everything_that_is_not_a_yes_is_a_no(
@@ -157,14 +157,14 @@ async def test_a_polkit_that_crashes_is_a_no(
         await fake.arrived.wait()
     await fake.stop()
     result = await asked
-    assert "no verdict" in result.errors
+    assert "no answer" in result.errors
     assert controller.calls == []
 
 
 async def test_a_missing_polkit_is_a_no(start: Starter, shared_bus: PrivateBus, controller: FakeController) -> None:
     await start(PolkitAuthority)
     result = await release(shared_bus, interactive=True)
-    assert "no verdict" in result.errors
+    assert "no answer" in result.errors
     assert "systemctl status polkit" in result.errors
     assert controller.calls == []
 
@@ -197,7 +197,7 @@ async def test_a_bus_that_dies_meanwhile_is_a_no(mortal_bus: PrivateBus) -> None
     async with asyncio.timeout(5):
         await fake.arrived.wait()
         mortal_bus.process.kill()
-        with pytest.raises(DBusError, match="no verdict"):
+        with pytest.raises(DBusError, match="no answer"):
             await asked
 
 

@@ -59,7 +59,7 @@ def test_without_the_helper_all_is_unsupported_and_it_says_why() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"condition": "given-away"}, "the GPU is given away: Attach takes it back"),
+        ({"condition": "given-away"}, "the GPU is detached: call Attach first"),
         ({"condition": "unavailable", "detail": "it is lost", "abilities": ()}, "it is lost"),
         ({"condition": "asleep", "abilities": ()}, "not known yet"),
     ],

@@ -37,7 +37,7 @@ async def test_the_plan_can_be_read_by_anyone(authority: FixedAuthority, shared_
             "size": 8 << 30,
             "cached": 0,
             "verdict": "worth-it",
-            "reason": "it was in use lately",
+            "reason": "it was used recently",
         },
         {
             "engine": "ollama",

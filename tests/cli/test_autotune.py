@@ -33,7 +33,7 @@ async def shell(bench: Bench, line: str) -> Result:  # noqa: F811
 async def test_it_shows_how_far_it_is_and_how_to_try_what_it_found(bench: Bench) -> None:  # noqa: F811
     done = await ctl(bench, "GPU-1111", "ollama", *SHORT)
     assert done.status == 0, done.errors
-    assert "making the engine ready" in done.errors
+    assert "preparing the engine" in done.errors
     header, *rows = done.output.split("\n\n")[0].splitlines()
     assert header.split() == ["LIMIT", "TOKENS/S", "POWER", "J/TOKEN", "HOTTEST"]
     assert [row.split()[:2] for row in rows] == [["150", "W"], ["315", "W"], ["480", "W"]]
@@ -59,7 +59,7 @@ async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
     nobody = await ctl(bench, "GPU-9", "ollama", *SHORT)
     assert nobody.status == 2
     assert CARD in nobody.errors
-    assert "which model" in (await ctl(bench, CARD, "ollama")).errors
+    assert "name of the model" in (await ctl(bench, CARD, "ollama")).errors
     await bench.observer.sees_tenant("ollama", "calm", Activity=is_idle)
     failed = await ctl(bench, CARD, "ollama", "--model", "nothing")
     assert (failed.status, failed.output) == (1, "Nothing was measured; the card is as it was.\n")

@@ -91,7 +91,7 @@ async def test_a_profile_is_tried_confirmed_reverted_applied_and_reset(
     file.write_text('{"power-limit": "300W"}')
     tried = await ctl("profile", "try", file, "--within", "1min")
     assert tried.status == 0, tried.errors
-    assert "goes back by itself unless you confirm" in tried.output
+    assert "is reverted unless you confirm" in tried.output
     assert "power-limit  ok      300 W" in tried.output
     for action in ("confirm", "revert", "reset"):
         assert (await ctl("profile", action, "--gpu", CARD)).status == 0

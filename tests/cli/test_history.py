@@ -263,7 +263,7 @@ async def test_what_was_learned_is_listed_with_when_and_from_what(ctl: Run, reme
 
 async def test_what_was_learned_can_be_forgotten(ctl: Run, remembering: BusService, past: Past) -> None:
     shown = await ctl("forget", "ollama", "--kind", "need")
-    assert (shown.status, shown.output) == (0, "Forgot 1 fact of ollama; it is learned anew from now on.\n")
+    assert (shown.status, shown.output) == (0, "Forgot 1 fact of ollama; it will be learned again.\n")
     assert json.loads((await ctl("forget", "ollama", "--json")).output) == {"tenant": "ollama", "forgotten": 2}
     assert past.asked[-2:] == [("forget", "ollama", "need"), ("forget", "ollama", "")]
     assert (await ctl("forget", "ollama", "--kind", "party")).status == 2

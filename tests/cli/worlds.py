@@ -82,7 +82,7 @@ COMFYUI = Who(
     models=(Model("checkpoints/flux1-dev-fp8.safetensors", "unknown", 17 * GIB),),
 )  # fmt: skip
 DESKTOP = Who(
-    "desktop", "unknown", "no probe is described that could tell whether it works", {0: 700 * MIB}, protected=True
+    "desktop", "unknown", "no probe is defined that could tell whether it is working", {0: 700 * MIB}, protected=True
 )
 DARK = Who("llama-server", "unknown", "it does not answer at http://127.0.0.1:8080: connection refused", {0: 2 * GIB},
            more={"impact": "it is never asked for its memory while nobody knows whether it works",
@@ -210,8 +210,8 @@ def _checks(cards: Sequence[GpuSample]) -> list[Check]:
                                "look for Xid in journalctl --dmesg, and restart the machine"))  # fmt: skip
             continue
         found.append(Check(f"gpu-{id_}", "ok", f"{name} is ok"))
-        found.append(Check(f"attribution-{id_}", "ok", f"the driver says who holds memory on {name}"))
-    return [*found, Check("configuration", "ok", "all configuration files are understood"),
+        found.append(Check(f"attribution-{id_}", "ok", f"the driver tells who holds memory on {name}"))
+    return [*found, Check("configuration", "ok", "all configuration files are valid"),
             Check("fans", "skipped", "no fan is controlled")]  # fmt: skip
 
 

@@ -163,7 +163,7 @@ async def test_while_it_runs_nothing_else_may_set_the_card_or_have_the_engines_m
         with pytest.raises(CallFailed, match="An autotune of this GPU is running") as failure:
             await bench.observer.ask(GPU, f"{names.BUS_NAME}.{interface}", member, signature, *arguments)
         assert failure.value.name == "Busy"
-    with pytest.raises(CallFailed, match="has it work") as failure:
+    with pytest.raises(CallFailed, match="is using it") as failure:
         await bench.observer.release("ollama")
     assert failure.value.name == "Busy"
     with pytest.raises(CallFailed) as failure:
@@ -191,7 +191,7 @@ async def test_an_xid_of_the_past_stops_nothing(bench: Bench) -> None:
     [
         ({"temperature": 88}, "the GPU became as hot as 87"),
         ({"clock_event_reasons": 0x40}, "slowed itself down (hw-thermal-slowdown)"),
-        ({"sensor_reads": 255}, "does not tell its temperature"),
+        ({"sensor_reads": 255}, "report its temperature"),
     ],
     ids=["hot", "throttled", "blind"],
 )
@@ -271,7 +271,7 @@ async def refused(bench: Bench, error: str, text: str, **options: tuple[str, obj
 
 async def test_what_cannot_be_swept_is_refused_with_the_reason(bench: Bench) -> None:
     await refused(bench, "NoSuchEngine", "No engine is called 'nobody'", engine=("s", "nobody"))
-    await refused(bench, "InvalidArgument", "which model", model=("s", ""))
+    await refused(bench, "InvalidArgument", "name of the model", model=("s", ""))
     await refused(bench, "InvalidArgument", "steps is 0; allowed: 1 to 64", steps=("u", 0))
     await refused(bench, "InvalidArgument", "allowed: 0 to 99 percent", tolerance=("u", 100))
     await refused(bench, "InvalidArgument", "-1000 to 1000 MHz", clock_offsets=("ai", [2000]))

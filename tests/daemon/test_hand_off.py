@@ -157,8 +157,8 @@ async def test_room_that_is_there_is_not_made(scene: Scene, observer: Observer) 
         (("", "", 23 * GIB), "Blocked", "renderbox"),
         (("GPU-nope", "", GIB), "NoSuchGpu", CARD),
         (("", "nobody", GIB), "NoSuchTenant", "comfyui"),
-        (("", "", 0), "InvalidArgument", "Say how many bytes"),
-        (("", "needless", 0), "InvalidArgument", "Nobody knows what needless needs"),
+        (("", "", 0), "InvalidArgument", "Give a size in bytes"),
+        (("", "needless", 0), "InvalidArgument", "The need of needless is unknown"),
         (("", "", 2**64 - 1), "InvalidArgument", "unknown"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -254,7 +254,7 @@ async def test_an_application_that_a_file_describes_is_a_tenant_and_gives_its_me
     shown = await observer.sees_tenant("renderbox", "a tenant", Activity=lambda state: state == "idle")
     assert (shown["Title"], shown["Holding"], shown["Reclaimable"]) == ("Renderbox", 4 * GIB, 0)
     assert (await observer.gpu(CARD))["Unmanaged"] == []
-    with pytest.raises(CallFailed, match="no way to be asked") as failure:
+    with pytest.raises(CallFailed, match="no way to ask it") as failure:
         await observer.release("renderbox")
     assert failure.value.name == "NotReclaimable"
 
@@ -297,7 +297,7 @@ async def test_a_plan_is_logged_before_anybody_is_asked(loaded_scene: Scene, obs
     made, started = logs[0][before:].splitlines()
     assert "(release): Ask ollama for 13.0 GiB" in made
     assert "Steps: ollama (" in made
-    assert started.endswith(" is carried out")
+    assert started.endswith(" is being carried out")
     _, _, step, ended = loaded_scene.daemon.log[before:].splitlines()
     assert ": ollama freed, 13.0 GiB in " in step
     assert " ended, satisfied: 13.0 GiB came back in " in ended

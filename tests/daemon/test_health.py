@@ -55,6 +55,6 @@ async def test_process_lists_that_are_not_permitted_are_signalled_and_so_is_thei
         await asyncio.to_thread(card.change, errors={})
         await observer.hears("Changed", "its return", lambda body: body[:3] == [ATTRIBUTION, "degraded", "ok"])
         assert f"check {ATTRIBUTION} is degraded" in daemon.log
-        assert f"check {ATTRIBUTION} is well again" in daemon.log
+        assert f"check {ATTRIBUTION} is ok again" in daemon.log
     finally:
         await hang_up(observer)

@@ -175,7 +175,7 @@ async def test_a_choice_that_cannot_be_kept_is_an_error_and_changes_nothing(lone
     try:
         await observer.sees(names.ROOT, "Manager", "automatic by default", Automatic=bool)
         (lonely_station.state / "automatic.new").mkdir()
-        with pytest.raises(CallFailed, match="cannot be kept"):
+        with pytest.raises(CallFailed, match="cannot be stored"):
             await observer.manager("SetAutomatic", "b", False)
         assert (await observer.root())["Automatic"] is True
     finally:

@@ -97,7 +97,7 @@ async def test_reload_over_d_bus_raises_what_is_wrong(station: Station, daemon: 
     with pytest.raises(CallFailed, match=r"app\.toml") as failure:
         await observer.manager("Reload")
     assert failure.value.name == "InvalidConfiguration"
-    assert "kept" in failure.value.text
+    assert "stays in force" in failure.value.text
     station.describe({"app": APP.replace("40", "41")})
     assert await observer.manager("Reload") is None
     await observer.sees_tenant("app", "its new priority", Priority=lambda value: value == 41)

@@ -61,7 +61,7 @@ def test_a_table_names_each_setting_flag_and_path_once(engine: str) -> None:
         ("OLLAMA_HOST", "0.0.0.0", "is asked here"),
         ("OLLAMA_HOST", "[::]:11435", "is asked here"),
         ("OLLAMA_HOST", ":11435", "is asked here"),
-        ("OLLAMA_HOST", "192.168.1.5:11434", "listens at 192.168.1.5 only"),
+        ("OLLAMA_HOST", "192.168.1.5:11434", "only listens at 192.168.1.5"),
         ("OLLAMA_HOST", "http://[::1", "is asked here"),
         ("OLLAMA_LOAD_TIMEOUT", "0", "never given up"),
         ("OLLAMA_LOAD_TIMEOUT", "5m", "given up after 5min"),

@@ -60,7 +60,7 @@ async def test_the_only_gpu_given_away_has_nvml_closed_until_it_is_back(
     away.gpus = {A: FIRST}
     sample = await monitor.sample()
     assert states(sample) == {A: "asleep"}
-    assert "given away" in sample.gpus[0].detail
+    assert "detached" in sample.gpus[0].detail
     assert world.references == 0
     touched = world.touched[A]
     assert (await monitor.sample_gpu(A)).state == "asleep"

@@ -146,13 +146,13 @@ def test_every_problem_of_the_configuration_is_told() -> None:
     assert len({check.id for check in checks}) == 2
     assert all(check.id.startswith("configuration") and check.state == "degraded" for check in checks)
     assert all(says_everything(check) for check in checks)
-    assert "asked for nothing" in checks[0].impact
+    assert "not asked for anything" in checks[0].impact
 
 
 def test_a_reload_that_was_refused_is_told_instead_and_that_the_old_one_is_kept() -> None:
     checks = check_configuration(("a.toml: old mistake",), ("a.toml: new mistake",))
     assert [check.summary for check in checks] == ["reload failed: a.toml: new mistake"]
-    assert "kept" in checks[0].impact
+    assert "stays in force" in checks[0].impact
 
 
 def test_very_many_problems_are_counted() -> None:
@@ -167,15 +167,17 @@ def test_a_tenant_that_is_well_has_no_check() -> None:
 
 
 def test_a_stuck_tenant_is_degraded_in_the_probes_words() -> None:
-    stuck = doing("stuck", reason="a prompt claims to run", impact="no job will run", remedy="restart it")
+    stuck = doing("stuck", reason="it claims to be running a prompt", impact="no job will run", remedy="restart it")
     (check,) = of_tenant(tenant("app", 3, "stuck"), stuck)
-    assert check == Check("tenant-app", "degraded", "app: a prompt claims to run", "no job will run", "restart it")
+    assert check == Check(
+        "tenant-app", "degraded", "app: it claims to be running a prompt", "no job will run", "restart it"
+    )
 
 
 def test_a_tenant_with_an_orphan_is_degraded() -> None:
     (check,) = of_tenant(tenant("app", 3, orphan_on=frozenset({CARD})), doing("idle"))
     assert check.state == "degraded"
-    assert "outlived its server" in check.summary
+    assert "its server is gone" in check.summary
     assert says_everything(check)
 
 
@@ -231,8 +233,8 @@ def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> No
         (StoreStatus("off", detail="there is no state directory"), "skipped", "no state directory"),
         (StoreStatus("opening", "/x"), "skipped", "being opened"),
         (StoreStatus("ok", "/x"), "ok", "is stored"),
-        (StoreStatus("ok", "/x", losing=True, dropped_samples=7), "degraded", "does not keep up"),
-        (StoreStatus("ok", "/x", late=True), "degraded", "does not keep up"),
+        (StoreStatus("ok", "/x", losing=True, dropped_samples=7), "degraded", "too slow"),
+        (StoreStatus("ok", "/x", late=True), "degraded", "too slow"),
         (StoreStatus("ok", "/x", set_aside="/x.damaged-1"), "degraded", "was damaged"),
         (StoreStatus("failing", "/x", "database or disk is full", set_aside="/y"), "failed", "disk is full"),
     ],

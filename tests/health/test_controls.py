@@ -50,7 +50,7 @@ def test_a_profile_that_stands_is_ok() -> None:
     ("changes", "says"),
     [
         ({}, "power-limit of NVIDIA GeForce RTX 4090 is drifted: reset to the default"),
-        ({"distrust": "the machine went down"}, "is not applied by itself: the machine went down"),
+        ({"distrust": "the machine went down"}, "is not applied automatically: the machine went down"),
         ({"problem": "the disk is full"}, "the disk is full"),
     ],
 )

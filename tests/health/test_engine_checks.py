@@ -30,7 +30,7 @@ def test_of_an_engine_that_is_not_here_nothing_is_said() -> None:
 def test_what_waits_for_a_restart_is_named_with_the_command_that_brings_it() -> None:
     (check,) = of_engine(settings=(WAITING,), hidden=("/etc/a.env",))
     assert check.state == "degraded"
-    assert "OLLAMA_KEEP_ALIVE is configured and not in force" in check.summary
+    assert "OLLAMA_KEEP_ALIVE is configured but not in force" in check.summary
     assert check.remedy == "run systemctl restart ollama.service to bring it into force"
     assert says_everything(check)
 

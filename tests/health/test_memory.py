@@ -46,7 +46,7 @@ def test_the_models_that_do_not_fit_for_want_of_it_are_named() -> None:
         Model("unknown"),
     )
     check = unmanaged(3, engines={"ollama": engine(models=models)})
-    assert check.impact == "for want of it these models do not fit on RTX 4090: large of ollama"
+    assert check.impact == "because of it, these models do not fit on RTX 4090: large of ollama"
 
 
 def test_a_figure_at_the_threshold_does_not_flap() -> None:

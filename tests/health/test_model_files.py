@@ -29,7 +29,7 @@ def test_a_directory_that_cannot_be_looked_at_is_told() -> None:
 def test_an_engine_whose_models_are_somewhere_else_is_told() -> None:
     (check,) = of(residency_of((), "cachestat", (), NOW), LISTED)
     assert complains(check)
-    assert "[models] directories" in check.remedy
+    assert "directories under [models]" in check.remedy
 
 
 def test_of_an_engine_without_models_or_a_helper_that_does_not_answer_nothing_is_said() -> None:

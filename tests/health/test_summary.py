@@ -80,7 +80,7 @@ def test_a_missing_driver_is_said_once() -> None:
 
 
 def test_a_driver_without_a_gpu_is_said_once() -> None:
-    assert of_driver(driver_status.NO_GPU) == "failed: The NVIDIA driver works and has no GPU"
+    assert of_driver(driver_status.NO_GPU) == "failed: The NVIDIA driver works but has no GPU"
 
 
 def test_a_driver_that_was_not_asked_yet_or_sleeps_is_said() -> None:

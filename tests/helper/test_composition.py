@@ -284,7 +284,7 @@ async def test_a_gpu_given_away_is_left_alone_by_the_next_helper_too(bench: Benc
     await set_curve(bench)
     assert (await bench.ask("Detach", "s", GPU)).status == 0
     assert not fan(bench).manual
-    assert "Attach takes it back" in (await bench.ask("SetFan", *CALLS["SetFan"])).errors
+    assert "call Attach first" in (await bench.ask("SetFan", *CALLS["SetFan"])).errors
     assert await asyncio.to_thread(process.wait, 10) == 0, "nothing is held of it"
     bench.card.change(errors={"nvmlInitWithFlags": 999})
     bench.start()
@@ -309,7 +309,7 @@ async def test_a_gpu_given_away_is_left_alone_by_the_next_helper_too(bench: Benc
         ("TryProfile", ("sst", GPU, "{}", "1"), "time to confirm"),
         ("Confirm", ("s", GPU), "No profile is on trial"),
         ("ApplyProfile", ("ss", "../../etc", "{}"), "There is no GPU"),
-        ("Attach", ("s", "GPU-none"), "is not given away"),
+        ("Attach", ("s", "GPU-none"), "is not detached"),
     ],
 )
 async def test_nonsense_is_refused_by_name(

@@ -154,7 +154,7 @@ async def test_other_users_get_nowhere_even_where_the_bus_lets_them(bench: Bench
         ("org.freedesktop.DBus.Properties", "GetAll", "s", "org.gpusupervisor1.Helper"),
     ):
         assert "Access denied" in (await bench.bus.busctl(*helper, *standard, uid=uid)).errors
-    assert bench.log.count(f"refused a call of user {uid}") == 4, "by the helper itself, and said once a connection"
+    assert bench.log.count(f"refused a call from user {uid}") == 4, "by the helper itself, and said once a connection"
 
 
 async def test_of_a_holders_parents_it_tells_too(bench: Bench) -> None:

@@ -110,7 +110,7 @@ async def test_what_is_in_ram_is_known_without_a_tick_waiting_for_it(bench: Benc
     assert (after[0].cached, after[0].size, after[0].cached_problem) == (2 * MIB, 2 * MIB, "")
     assert (after[1].cached, after[1].cached_problem) == (
         None,
-        "its files are not below the directories that [models] names",
+        "its files are not below the directories set under [models]",
     )
 
 
@@ -318,9 +318,11 @@ async def test_what_was_in_use_is_known_after_a_restart_for_a_month(
     bus = await MessageBus(bench.bus.address).connect()
     following = asyncio.ensure_future(again.keep_up_for_ever(bus))
     try:
-        assert {step.reason for step in await again.plan_warming()} == {"it was in use lately"}
+        assert {step.reason for step in await again.plan_warming()} == {"it was used recently"}
         monkeypatch.setattr(residency_keeper, "LATELY", 0)
-        assert {step.reason for step in await again.plan_warming()} == {"there is room, though it was not seen in use"}
+        assert {step.reason for step in await again.plan_warming()} == {
+            "there is room, although it has not been seen in use"
+        }
     finally:
         following.cancel()
         await asyncio.wait({following})
@@ -341,6 +343,6 @@ async def test_what_is_still_loaded_after_a_restart_is_not_used_once_more(side: 
 
 async def test_before_there_is_a_bus_nothing_is_known() -> None:
     keeper = ResidencyKeeper(Clock(), ModelFacts(Telemetry(None, Limits(0, 0), Clock())))
-    assert "only just starting" in (await keeper.refresh("app")).problems[0]
+    assert "still starting" in (await keeper.refresh("app")).problems[0]
     with pytest.raises(SupervisorError):
         await keeper.warm("app", "m", 0)

@@ -108,13 +108,13 @@ async def test_a_gpu_given_away_is_left_alone_by_both_until_it_is_taken_back(ben
     assert (await public.call("Gpu", "Detach")).status == 0
     shown = await public.properties("Gpu")
     assert shown["State"] == "asleep"
-    assert "given away" in shown["StateDetail"]
+    assert "detached" in shown["StateDetail"]
     refused = await public.call("Fans", "SetFixed", "uu", "0", "60")
-    assert "given away" in refused.errors
+    assert "detached" in refused.errors
     public.end()
     again = Public(bench)
     try:
-        assert "given away" in (await again.until("Gpu", State="asleep"))["StateDetail"], "a new supervisor knows"
+        assert "detached" in (await again.until("Gpu", State="asleep"))["StateDetail"], "a new supervisor knows"
         assert (await again.call("Gpu", "Attach")).status == 0
         await again.until("Gpu", State="ok")
     finally:

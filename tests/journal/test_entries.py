@@ -80,7 +80,7 @@ def test_a_traceback_is_in_the_message(journald: Journald, ours: logging.Logger)
     write(Defect("Manager.Reload"), error=ZeroDivisionError("oh"))
     [entry] = journald.entries()
     lines = value(entry, "MESSAGE").splitlines()
-    assert lines[0] == "Manager.Reload failed, a defect of gpusupervisor"
+    assert lines[0] == "Manager.Reload failed because of a bug in gpusupervisor"
     assert lines[-1] == "ZeroDivisionError: oh"
 
 
@@ -113,7 +113,7 @@ def test_losses_that_cannot_be_told_yet_are_not_forgotten(journald: Journald, ou
     journald.start()
     ours.info("plain")
     assert [value(entry, "MESSAGE") for entry in journald.entries()] == [
-        "3 entries before this one were lost: journald did not take them", "plain",
+        "3 entries before this one were lost: journald did not accept them", "plain",
     ]  # fmt: skip
 
 

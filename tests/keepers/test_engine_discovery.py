@@ -283,8 +283,8 @@ async def test_engines_that_come_move_and_go_are_logged(machine: Machine, caplog
     machine.runs()
     machine.look()
     assert [record.getMessage() for record in caplog.records] == [
-        "ollama: its server is process 50, asked at http://127.0.0.1:4321",
-        "ollama: its server, process 50, is gone",
+        "the server of ollama is process 50, at http://127.0.0.1:4321",
+        "the server of ollama, process 50, has ended",
     ]
 
 

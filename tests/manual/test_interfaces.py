@@ -37,8 +37,11 @@ def test_an_interface_is_described_member_by_member(interface: str) -> None:
 
 def test_what_is_said_of_a_member_is_what_the_file_says() -> None:
     text = parts(parts(page(PAGE), "#")["org.gpusupervisor1.Manager"], "##")["Methods"]
-    assert "*PlanRelease*(in s _gpu_, in s _tenant_, in t _size_, out a{sv} _plan_)\n\tMake a release plan and" in text
-    assert "\n\t_plan_: the plan, as ReleasePlanned describes it.\n" in text
+    assert (
+        "*PlanRelease*(in s _gpu_, in s _tenant_, in t _size_, out a{sv} _plan_)\n\tMakes a release plan without"
+        in text
+    )
+    assert "\n\t_plan_: the plan, as described for ReleasePlanned.\n" in text
 
 
 def test_every_object_is_named() -> None:

@@ -193,7 +193,7 @@ async def test_a_mistake_of_an_adapter_is_told_and_harms_nobody(
     await scene.follow()
     monkeypatch.setattr(type(scene.catalogue.api("ollama")), "look", broken)
     await scene.catalogue.look("ollama")
-    assert "mistake of gpusupervisor" in scene.catalogue.of("ollama").problem
+    assert "bug in gpusupervisor" in scene.catalogue.of("ollama").problem
     assert "ZeroDivisionError" in caplog.text
 
 

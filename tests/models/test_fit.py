@@ -53,8 +53,8 @@ def test_a_model_too_large_for_the_card_is_blamed_on_nobody() -> None:
     found = fit(situation(ENGINE, COMFYUI, DESKTOP, free=5, reserve=1), model(needs=30))
     assert found.verdict == "never"
     assert found.detail == (
-        "it needs 30.0 GiB, and RTX 4090 offers 23.0 GiB at most: 24.0 GiB less 1.0 GiB that the driver and the "
-        "reserve keep"
+        "it needs 30.0 GiB, and RTX 4090 offers 23.0 GiB at most: 24.0 GiB minus 1.0 GiB kept by the driver and "
+        "for the reserve"
     )
 
 
@@ -70,7 +70,7 @@ def test_one_that_fits_but_for_what_its_engine_holds_is_blamed_on_nobody_else() 
     engine = replace(ENGINE, holdings={CARD: 14 * GIB})
     now = situation(engine, COMFYUI, free=1)
     assert fit(now, model(needs=12)) == Fit(
-        "blocked", "it does not fit on RTX 4090 beside what ollama holds already: unload one of its models first"
+        "blocked", "it does not fit on RTX 4090 next to what ollama already holds: unload one of its models first"
     )
     with pytest.raises(Blocked, match=r"There is no room for m, which needs 12\.0 GiB; it does not fit on RTX 4090"):
         room_for(now, "ollama", model(needs=12), Manners())

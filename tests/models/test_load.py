@@ -201,8 +201,8 @@ async def test_a_load_that_failed_with_too_little_free_was_probably_out_of_memor
     assert result.retried
     told = next(each for each in said if "probably" in each)
     assert told == (
-        "ollama failed, probably for want of memory (its process ended with exit code 1, with 256.0 MiB of VRAM free): "
-        "more room is made for one more try"
+        "ollama failed, probably for lack of memory (its process ended with exit code 1, with 256.0 MiB of VRAM free): "
+        "making more room for a second try"
     )
 
 
@@ -212,7 +212,7 @@ async def test_twice_probably_out_of_memory_names_the_holders() -> None:
     with pytest.raises(Blocked) as failed:
         await run(scene)
     assert str(failed.value).startswith(
-        "ollama failed twice to load m, probably for want of memory: its process ended with exit code 1, "
+        "ollama failed twice to load m, probably for lack of memory: its process ended with exit code 1, "
         "with 256.0 MiB of VRAM free. "
     )
     assert "comfyui (8.0 GiB, busy)" in str(failed.value)
@@ -229,7 +229,7 @@ async def test_a_load_that_failed_with_enough_free_is_not_tried_again() -> None:
 async def test_less_free_than_it_still_needs_is_too_little() -> None:
     """Somebody was faster than the engine, after the room was found."""
     scene = world(free=20, replies=[Reply("failed", "status 500")] * 2, holding=5 * GIB)
-    with pytest.raises(Blocked, match=r"probably for want of memory: status 500, with 19\.0 GiB of VRAM free"):
+    with pytest.raises(Blocked, match=r"probably for lack of memory: status 500, with 19\.0 GiB of VRAM free"):
         await run(scene, model(needs=20))
 
 
@@ -245,7 +245,7 @@ async def test_what_the_engine_would_have_given_up_for_it_was_not_missing() -> N
 async def test_a_load_in_the_background_whose_engine_falls_silent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_module, "SILENCE", 0.05)
     scene = world(replies=[Reply("started")], listings=["not-loaded", "loading", "unknown"])
-    with pytest.raises(LoadFailed, match="it does not list it any more"):
+    with pytest.raises(LoadFailed, match="it no longer lists it"):
         await run(scene)
 
 
@@ -346,7 +346,7 @@ async def test_a_model_that_held_no_vram_is_unloaded_all_the_same() -> None:
     scene = world(holding=0, listings=["loaded", "not-loaded"])
     result = await unload("ollama", model(state="loaded", held=0), scene, Clock())
     assert result.freed == 0
-    assert "held no VRAM" in result.detail
+    assert "held hardly any VRAM" in result.detail
 
 
 @pytest.mark.parametrize(("activity", "error"), [("busy", Busy), ("unknown", NotReclaimable), ("stuck", Busy)])

@@ -129,9 +129,9 @@ def test_a_card_given_away_is_left_alone_until_it_is_taken_back(card: Machine) -
     assert call(card, "Gpu", "Detach") == ""
     assert not on_card(card)["fans"][0]["manual"]
     shown = public(card, "Gpu")
-    assert (shown["State"], "given away" in shown["StateDetail"]) == ("asleep", True)
+    assert (shown["State"], "detached" in shown["StateDetail"]) == ("asleep", True)
     card.wait_until("the helper ends", lambda: card.property(HELPER_UNIT, "ActiveState") == "inactive", HELPER_UNIT)
-    assert "given away" in call(card, "Fans", "SetFixed", "uu", "0", "60"), "known to the next helper"
+    assert "detached" in call(card, "Fans", "SetFixed", "uu", "0", "60"), "known to the next helper"
     assert call(card, "Gpu", "Attach") == ""
     card.wait_until("it is looked at again", lambda: public(card, "Gpu")["State"] == "ok", UNIT)
 

@@ -80,7 +80,7 @@ def test_an_idle_engine_without_vram_is_reached_where_its_unit_has_it_listen(eng
     found = shown(engine)
     assert (found["Endpoint"], found["Unit"]) == (endpoint, ENGINE)
     engine.wait_until("its version is known", lambda: shown(engine).get("Version") == "0.33.0", UNIT)
-    assert f"asked at {endpoint}" in engine.journal(UNIT)
+    assert f", at {endpoint}" in engine.journal(UNIT)
 
 
 def test_each_setting_has_the_file_that_says_so_and_what_it_means(engine: Machine) -> None:
@@ -99,7 +99,7 @@ def test_a_change_is_noticed_at_the_reload_and_waits_for_the_restart(engine: Mac
     wait_for(engine, "OLLAMA_KEEP_ALIVE", value="1h", pending="-1")
     told = check(engine)
     assert (told["state"], told["remedy"]) == ("degraded", f"systemctl restart {ENGINE}")
-    assert "OLLAMA_KEEP_ALIVE is configured and not in force" in told["summary"]
+    assert "OLLAMA_KEEP_ALIVE is configured but not in force" in told["summary"]
     engine.run("systemctl", "restart", ENGINE)
     after = wait_for(engine, "OLLAMA_KEEP_ALIVE", value="-1", source=KEEP, pending="")
     assert "pinned" in after["meaning"]

@@ -90,7 +90,7 @@ def test_two_units_may_be_one_tenant_and_must_not_contradict_each_other() -> Non
     assert census(declared, one, two).gpus["GPU-1"].tenants == {"batch": 2 * GIB}
     apart = declare(a={"TENANT": "batch", "PRIORITY": "20"}, b={"TENANT": "batch", "PRIORITY": "30"})
     assert [str(each) for each in apart.problems] == [
-        "unit b.service: GPUSUPERVISOR_PRIORITY: says something else of batch than unit a.service does"
+        "unit b.service: GPUSUPERVISOR_PRIORITY: contradicts what unit a.service says about batch"
     ]
     instances = declare(a={"TENANT": "vllm", "PRIORITY": "20"}, b={"TENANT": "vllm", "PRIORITY": "30"})
     assert instances.problems == ()

@@ -49,12 +49,12 @@ COMMANDS = (
         "find an engine's most efficient power limit",
         autotune,
         (
-            argument("gpu", metavar="UUID", help="how the GPU's UUID begins", completes="gpu"),
+            argument("gpu", metavar="UUID", help="start of the GPU's UUID", completes="gpu"),
             argument("engine", metavar="ENGINE", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
-            argument("--model", help="what it runs; Ollama must be told", completes="model"),
-            argument("--steps", help="how many power limits are tried; default: 8", type=int),
-            argument("--tokens", help="tokens of one run; default: 256", type=int),
-            argument("--tolerance", metavar="PERCENT", help="how much slower it may be; default: 5", type=int),
+            argument("--model", help="the model to run; required for Ollama", completes="model"),
+            argument("--steps", help="number of power limits to try; default: 8", type=int),
+            argument("--tokens", help="tokens to generate in one run; default: 256", type=int),
+            argument("--tolerance", metavar="PERCENT", help="how much slower it may become; default: 5", type=int),
         ),
     ),
 )

@@ -75,7 +75,7 @@ async def _set(
 
         session.show(*screen(shape["results"]))
         if note:
-            session.say(f"It goes back by itself unless you confirm: {note}")
+            session.say(f"It is reverted unless you confirm it: {note}")
     return DONE if all(each["ok"] for each in shape["results"]) else FAILED
 
 
@@ -90,33 +90,33 @@ async def _of(session: Session, shape_of: Callable[[Mapping[str, Any]], list[sha
     return shape_of(objects)
 
 
-_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: the only one", completes="gpu", default="")
-_SHOWN_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: all", completes="gpu", default="")
+_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default: the only one", completes="gpu", default="")
+_SHOWN_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default: all", completes="gpu", default="")
 _FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file")
 
 COMMANDS = (
-    Command("fans", "every fan: what is wanted, and whether it follows", show_fans, (_SHOWN_GPU,)),
+    Command("fans", "show every fan: its setting, and whether it follows", show_fans, (_SHOWN_GPU,)),
     Command(
         "profile",
-        "power and clocks: what is set, whether it stands",
+        "show power and clocks: what is set, what drifted",
         show_profiles,
         (_SHOWN_GPU,),
         (
             Command(
                 "try",
-                "set a profile that goes back by itself unless it is confirmed",
+                "set a profile on trial; it is reverted unless confirmed",
                 try_profile,
                 (
                     _FILE,
-                    argument("--within", metavar="TIME", help='time to confirm, e.g. "1min"; default: 30s',
+                    argument("--within", metavar="TIME", help='duration of the trial, e.g. "1min"; default: 30s',
                              type=typed(parse_duration), default=30_000_000),
                     _GPU,
                 ),
             ),
             Command("confirm", "keep the profile on trial", confirm, (_GPU,)),
-            Command("revert", "end the trial: the state before is set again", revert, (_GPU,)),
-            Command("apply", "set a profile and keep it; better try it first", apply_profile, (_FILE, _GPU)),
-            Command("reset", "set the card's defaults again and forget the profile", reset, (_GPU,)),
+            Command("revert", "end the trial and restore the previous state", revert, (_GPU,)),
+            Command("apply", "set a profile and keep it; it is safer to try it first", apply_profile, (_FILE, _GPU)),
+            Command("reset", "restore the card's defaults and forget the profile", reset, (_GPU,)),
         ),
     ),
 )  # fmt: skip

@@ -76,11 +76,11 @@ async def _of_what_is_installed(session: Session) -> list[str]:
 _NAME = argument("tenant", metavar="NAME", help="its id", completes="tenant")
 
 COMMANDS = (
-    Command("cat", "a tenant's definition, every value with its source", explain, (_NAME,)),
-    Command("edit", "change a tenant: edit, check, put in place, reload", edit, (_NAME,)),
+    Command("cat", "show a tenant's definition, each value with its source", explain, (_NAME,)),
+    Command("edit", "edit a tenant's overrides, check and apply them", edit, (_NAME,)),
     Command(
         "lint",
-        "check tenant files, or what is installed",
+        "check tenant files, or the installed ones",
         lint,
         (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*"),),
     ),

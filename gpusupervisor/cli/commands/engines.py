@@ -31,10 +31,10 @@ async def show_one(session: Session) -> None:
 
 
 COMMANDS = (
-    Command("engines", "every engine: version, endpoint, whether it answers", show_all),
+    Command("engines", "list engines: version, endpoint, whether they answer", show_all),
     Command(
         "engine",
-        "one engine: its settings, and what they mean",
+        "show an engine's settings and what they mean",
         show_one,
         (argument("engine", metavar="NAME", help="its id", completes="engine"),),
     ),

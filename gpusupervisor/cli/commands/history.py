@@ -119,7 +119,7 @@ async def _ask(client: "Client", member: str, signature: str = "", *body: object
     return await client.call(member, signature, body, path=f"{ROOT}/telemetry", interface=f"{BUS_NAME}.Telemetry")
 
 
-_GPU = argument("--gpu", metavar="UUID", help="how its UUID begins; default: all", completes="gpu", default="")
+_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default: all", completes="gpu", default="")
 _DURATION = typed(parse_duration)
 
 
@@ -133,28 +133,28 @@ def _points(text: str) -> int:
 COMMANDS = (
     Command(
         "history",
-        "a plot of what was held, free or missing",
+        "plot what was held, free or missing",
         show_history,
         (
             _GPU,
-            argument("--tenant", metavar="NAME", help="its id: what it held", completes="tenant", default=""),
-            argument("--since", metavar="TIME", help='how far back, e.g. "2h", which is the default', type=_DURATION,
+            argument("--tenant", metavar="NAME", help="its id; plots what it held", completes="tenant", default=""),
+            argument("--since", metavar="TIME", help='how far back, e.g. "1w"; default: 2h', type=_DURATION,
                      default=_SINCE),
             argument("--series", metavar="SERIES", choices=SERIES, nargs="+", default=[],
-                     help=f"one or several of {', '.join(SERIES)}; default: used, with --tenant holding"),
-            argument("--points", metavar="N", help=f"points of each; default: what is seen, in JSON {_POINTS}",
+                     help=f"one or more of {', '.join(SERIES)}; default: used, or holding with --tenant"),
+            argument("--points", metavar="N", help=f"number of intervals; default: as many as fit, in JSON {_POINTS}",
                      type=_points, default=0),
         ),
     ),
     Command(
         "events",
-        "what happened: plans, releases, loads, health, jobs",
+        "show what happened: plans, loads, health, jobs",
         show_events,
         (
             argument("--since", metavar="TIME", help='how far back, e.g. "2h"; default: 1d', type=_DURATION,
                      default=_DAY),
             argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
-            argument("--follow", "-f", help="go on with what happens, until Ctrl-C", action="store_true"),
+            argument("--follow", "-f", help="keep showing new events until Ctrl-C", action="store_true"),
         ),
     ),
 )  # fmt: skip

@@ -66,12 +66,12 @@ def number(text: str) -> int:
 _NUMBER = argument("job", metavar="N", help="its number", completes="job", type=typed(number))
 
 COMMANDS = (
-    Command("jobs", "long work that runs, or ended lately", show_all),
+    Command("jobs", "list jobs that are running or ended recently", show_all),
     Command(
         "job",
-        "one job: progress and result",
+        "show one job: progress and result",
         show_one,
-        (_NUMBER, argument("--follow", "-f", help="until it has ended; Ctrl-C cancels it", action="store_true")),
+        (_NUMBER, argument("--follow", "-f", help="follow it to its end; Ctrl-C cancels it", action="store_true")),
     ),
     Command("cancel", "ask a job to end", cancel, (_NUMBER,)),
 )

@@ -31,7 +31,7 @@ async def forget(session: Session) -> None:
     if session.json:
         return session.emit({"tenant": tenant, "forgotten": count})
     what = "1 fact" if count == 1 else f"{count} facts"
-    return session.say(f"Forgot {what} of {tenant}; it is learned anew from now on.")
+    return session.say(f"Forgot {what} of {tenant}; it will be learned again.")
 
 
 async def _ask(session: Session, member: str, signature: str = "", *body: object) -> Any:  # noqa: ANN401  (a D-Bus value)
@@ -44,17 +44,17 @@ async def _ask(session: Session, member: str, signature: str = "", *body: object
 COMMANDS = (
     Command(
         "learned",
-        "what was learned of tenants: floors, needs, speeds",
+        "show what was learned: floors, needs, load speeds",
         show_learned,
-        (argument("tenant", metavar="NAME", help="only of this one", completes="tenant", nargs="?", default=""),),
+        (argument("tenant", metavar="NAME", help="only about this one", completes="tenant", nargs="?", default=""),),
     ),
     Command(
         "forget",
-        "have what was learned of a tenant learned anew",
+        "forget what was learned about a tenant",
         forget,
         (
             argument("tenant", metavar="NAME", help="its id", completes="tenant"),
-            argument("--kind", metavar="KIND", help=f"only this: {', '.join(KINDS)}", choices=KINDS, default=""),
+            argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
         ),
     ),
 )

@@ -7,7 +7,7 @@ from gpusupervisor.quantities import parse_bytes
 
 GOES_ON = (
     "No longer waiting. The service carries out what it has begun, and nothing that was given back is undone; if it "
-    "was still waiting for a password, nothing is done. gpusupervisorctl status shows how it stands."
+    "was still waiting for a password, nothing is done. gpusupervisorctl status shows the current state."
 )
 """A release cannot be taken back half-way: the applications have been asked already."""
 
@@ -66,19 +66,19 @@ async def _ask(session: Session, member: str, signature: str, body: list[object]
 
 _WANTED = (
     argument(
-        "tenant", metavar="TENANT", help="for whom; what it holds already counts", completes="tenant", nargs="?",
+        "tenant", metavar="TENANT", help="who needs it; what it already holds counts", completes="tenant", nargs="?",
         default="",
     ),
     argument("--size", help='bytes, e.g. "13G"; default: what the tenant needs', type=typed(parse_bytes), default=0),
     argument(
-        "--gpu", metavar="UUID", help="how its UUID begins; default: the only one, or the tenant's", completes="gpu",
+        "--gpu", metavar="UUID", help="start of its UUID; default: the only one, or the tenant's", completes="gpu",
         default="",
     ),
 )  # fmt: skip
 
 COMMANDS = (
-    Command("plan", "show what would be released; nothing is done", plan, _WANTED),
-    Command("make-room", "release memory for a tenant or a size, and measure", make_room, _WANTED),
+    Command("plan", "show what would be released, without doing it", plan, _WANTED),
+    Command("make-room", "make room for a tenant or of a size, and measure", make_room, _WANTED),
     Command(
         "release",
         "ask a tenant for its memory, and measure",

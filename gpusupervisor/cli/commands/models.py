@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ENGINE = argument("engine", metavar="ENGINE", help="its id", completes="engine")
-_MODEL = argument("model", metavar="MODEL", help="as its engine names it", completes="model")
+_MODEL = argument("model", metavar="MODEL", help="its name in the engine", completes="model")
 
 
 async def models(session: Session) -> int:
@@ -78,10 +78,10 @@ def _each(objects: "Mapping[str, shapes.Interfaces]", interface: str, keys: tupl
 COMMANDS = (
     Command(
         "models",
-        "every engine's models: what is loaded, what fits",
+        "list engines' models: what is loaded, what fits",
         models,
-        (argument("engine", metavar="ENGINE", help="only this one's", completes="engine", nargs="?", default=""),),
+        (argument("engine", metavar="ENGINE", help="only of this one", completes="engine", nargs="?", default=""),),
     ),
-    Command("load", "have an engine load a model; room is made first", load, (_ENGINE, _MODEL)),
+    Command("load", "make room and have an engine load a model", load, (_ENGINE, _MODEL)),
     Command("unload", "have an idle engine unload a model, and measure", unload, (_ENGINE, _MODEL)),
 )

@@ -23,4 +23,4 @@ async def monitor(session: Session) -> None:
                 session.say(text)
 
 
-COMMANDS = (Command("monitor", "signals as they come, until Ctrl-C", monitor),)
+COMMANDS = (Command("monitor", "show the service's signals until Ctrl-C", monitor),)

@@ -47,15 +47,15 @@ async def show_health(session: Session) -> int:
 COMMANDS = (
     Command(
         "automatic",
-        "release memory by itself, or only observe",
+        "release memory automatically, or only observe",
         set_automatic,
         (argument("state", help="on or off", choices=("on", "off")),),
     ),
     Command("reload", "read the configuration again", reload),
     Command(
         "health",
-        "every self-check: what is wrong, and what to do",
+        "show every self-check: what is wrong, what to do",
         show_health,
-        (argument("--now", help="look again at what is looked at once a minute only", action="store_true"),),
+        (argument("--now", help="also repeat checks that run only once a minute", action="store_true"),),
     ),
 )

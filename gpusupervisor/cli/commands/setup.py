@@ -75,13 +75,11 @@ def _why_nothing_was_written(session: Session) -> str:
 COMMANDS = (
     Command(
         "setup",
-        "find cards and engines; propose what is missing",
+        "find cards and engines, propose missing tenant files",
         set_up,
         (
-            argument("--dry-run", "-n", help="show what would be written, and write nothing", action="store_true"),
-            argument(
-                "--yes", "-y", help="write without asking; files that are there stay as they are", action="store_true"
-            ),
+            argument("--dry-run", "-n", help="only show what would be written", action="store_true"),
+            argument("--yes", "-y", help="write without asking; existing files are kept", action="store_true"),
         ),
     ),
 )

@@ -27,4 +27,4 @@ async def _get_ready(session: Session) -> None:
         import gpusupervisor.cli.screens.status  # noqa: F401
 
 
-COMMANDS = (Command("status", "cards, who holds what, who is busy and why, health", show),)
+COMMANDS = (Command("status", "show who holds what, who is busy and why, health", show),)

@@ -30,10 +30,10 @@ async def show_one(session: Session) -> None:
 
 
 COMMANDS = (
-    Command("tenants", "every tenant: activity, holding, need", show_all),
+    Command("tenants", "list every tenant: activity, holding, need", show_all),
     Command(
         "tenant",
-        "everything about one tenant, with the evidence",
+        "show everything about one tenant, with the evidence",
         show_one,
         (argument("tenant", metavar="NAME", help="its id", completes="tenant"),),
     ),

@@ -27,4 +27,4 @@ async def show(session: Session) -> int | None:
     return top.return_code
 
 
-COMMANDS = (Command("top", "the same live, with keys to plan and to release", show),)
+COMMANDS = (Command("top", "show the same live, with keys to plan and release", show),)

@@ -59,12 +59,12 @@ def _show(session: Session, shape: dict[str, object]) -> None:
 COMMANDS = (
     Command(
         "verify",
-        "try everything for real; it asks first, nothing lasts",
+        "test everything for real; asks first, nothing lasts",
         verify,
         (
             argument("--yes", "-y", help="do not ask", action="store_true"),
-            argument("--dry-run", "-n", help="only show what would be tried", action="store_true"),
-            argument("--tenant", metavar="NAME", help="only this one", completes="tenant", default=""),
+            argument("--dry-run", "-n", help="only show what would be tested", action="store_true"),
+            argument("--tenant", metavar="NAME", help="test only this one", completes="tenant", default=""),
         ),
     ),
 )

@@ -43,11 +43,11 @@ async def _show_plan(session: Session) -> int:
 COMMANDS = (
     Command(
         "warm",
-        "read a model into RAM; without one: what is worth it",
+        "read a model into RAM, or show which are worth it",
         warm,
         (
             argument("engine", metavar="ENGINE", help="its id", completes="engine", nargs="?", default=""),
-            argument("model", metavar="MODEL", help="as its engine names it", completes="model", nargs="?", default=""),
+            argument("model", metavar="MODEL", help="its name in the engine", completes="model", nargs="?", default=""),
         ),
     ),
 )

@@ -93,7 +93,7 @@ class KoboldCppModels:
                     answer = await Reading(door).get("/api/v1/model", _LOADED)
                     told = answer.get("result") if isinstance(answer, dict) else None
                     if told == "inactive":
-                        return Reply("failed", "it started anew without a model")
+                        return Reply("failed", "it restarted without a model")
                     if name_of(told):
                         return Reply("done")
         except TimeoutError:

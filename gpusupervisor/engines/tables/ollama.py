@@ -28,7 +28,7 @@ def _listens(facts: Facts) -> str:
         host = ""
     if not host or is_local(f"http://[{host}]" if ":" in host else f"http://{host}"):
         return "it listens here, and is asked here"
-    return f"it listens at {host} only, which is not asked by itself: name it as url in a tenant file"
+    return f"it only listens at {host}, which is not asked automatically: set it as url in a tenant file"
 
 
 def _parallel(facts: Facts) -> str:

@@ -12,7 +12,7 @@ class EngineFound(Entry):
 
     message_id = "26263cc2705646c5a3b89058b0b1faac"
     level = INFO
-    text = "{tenant}: its server is process {process}, asked at {endpoint}"
+    text = "the server of {tenant} is process {process}, at {endpoint}"
     tenant: str
     engine: str
     process: int
@@ -25,7 +25,7 @@ class EngineGone(Entry):
 
     message_id = "06e9ce2f48e149edbc7a965a33e2a977"
     level = INFO
-    text = "{tenant}: its server, process {process}, is gone"
+    text = "the server of {tenant}, process {process}, has ended"
     tenant: str
     engine: str
     process: int

@@ -55,7 +55,7 @@ class DriftDetected(Entry):
 
     message_id = "fa67eb6867794548930d351ae69587f2"
     level = WARNING
-    text = "{item} of {gpu} has drifted ({cause}): {accepted} was accepted, {found} is found"
+    text = "{item} of {gpu} has drifted ({cause}): it was {accepted}, now it is {found}"
     gpu: str
     item: str
     cause: str
@@ -83,7 +83,7 @@ class DriftContested(Entry):
 
     message_id = "98e045ec97e34aa7805e0a86033ed074"
     level = WARNING
-    text = "{item} of {gpu} is contested and not repaired any more: {accepted} was accepted, {found} is found"
+    text = "{item} of {gpu} is contested and no longer repaired: it was {accepted}, now it is {found}"
     gpu: str
     item: str
     cause: str
@@ -123,7 +123,7 @@ class ProfileDistrusted(Entry):
 
     message_id = "3366b3d25a1648acbd4f5fb266cacd29"
     level = WARNING
-    text = "the profile of {gpu} is not applied by itself: {detail}"
+    text = "the profile of {gpu} is not applied automatically: {detail}"
     gpu: str
     detail: str
 
@@ -145,7 +145,7 @@ class XidReported(Entry):
 
     message_id = "df33f34c4f39444aa6d73f9094e3958b"
     level = WARNING
-    text = "the driver reports Xid {xid} of GPU {gpu}"
+    text = "the driver reports Xid {xid} for GPU {gpu}"
     gpu: str
     xid: int
 
@@ -156,5 +156,5 @@ class CallerRefused(Entry):
 
     message_id = "3ab208702b214c6a9ebcb8cc585d1a7d"
     level = WARNING
-    text = "refused a call of user {user}"
+    text = "refused a call from user {user}"
     user: int

@@ -37,7 +37,7 @@ class DriverUpgraded(Entry):
 
     message_id = "948bf7b89aa64b15a52f565d77734eae"
     level = WARNING
-    text = "the driver was upgraded: starting anew to load its library"
+    text = "the driver was upgraded: restarting to load its new library"
     check: str = "driver"
 
 
@@ -101,7 +101,7 @@ class CheckRecovered(Entry):
 
     message_id = "16c631b930704b859df99a69888acb61"
     level = INFO
-    text = "check {check} is well again; it was: {summary}"
+    text = "check {check} is ok again; it was: {summary}"
     check: str
     state: str
     summary: str
@@ -113,7 +113,7 @@ class HelperLost(Entry):
 
     message_id = "03b671dcb21347fa8ec66de80cb9f8f2"
     level = WARNING
-    text = "what is controlled is not known: {detail}"
+    text = "the state of fans and profiles is unknown: {detail}"
     detail: str
     check: str = "helper"
 
@@ -124,7 +124,7 @@ class HelperBack(Entry):
 
     message_id = "c0df1a64f38d4c0aaa5b2b58dbd4e686"
     level = INFO
-    text = "the helper tells again what is controlled"
+    text = "the helper answers again: the state of fans and profiles is known"
     check: str = "helper"
 
 
@@ -146,7 +146,7 @@ class TelemetryLost(Entry):
 
     message_id = "ebbb83ba126047f0b8e89b81d537476b"
     level = ERROR
-    text = "telemetry could not be stored before the end: {found}. {detail}"
+    text = "telemetry could not be stored before the service ended: {found}. {detail}"
     detail: str
     found: str
     check: str = "telemetry"

@@ -26,7 +26,7 @@ class TenantRelieved(Entry):
 
     message_id = "0535052ff385481e8e533909e5e87935"
     level = INFO
-    text = "{tenant} is not starved any more, after {duration}: {detail}"
+    text = "{tenant} is no longer starved, after {duration}: {detail}"
     tenant: str
     engine: str
     duration: int
@@ -59,7 +59,7 @@ class PlanStarted(Entry):
 
     message_id = "ddb3c8f2cc4e48acae5f09f590f2b6ea"
     level = INFO
-    text = "{plan} is carried out"
+    text = "{plan} is being carried out"
     plan: str
     cause: str
     gpu: str

@@ -44,7 +44,7 @@ class BusLost(Entry):
 
     message_id = "4a80e8c56ad947d69f610bf282552ccb"
     level = ERROR
-    text = "{detail}: nobody can be served any more"
+    text = "{detail}: calls can no longer be answered"
     detail: str
 
 
@@ -75,7 +75,7 @@ class ReloadRefused(Entry):
 
     message_id = "db586b5ba7d344b49d31974dddffdefa"
     level = ERROR
-    text = "configuration not reloaded, what was running is kept: {problem}"
+    text = "configuration not reloaded, the previous one stays in force: {problem}"
     problem: tuple[str, ...]
     check: str = "configuration"
 
@@ -97,7 +97,7 @@ class AuthorityUnavailable(Entry):
 
     message_id = "a39a6cda24a346d88fe875aa975caeb9"
     level = WARNING
-    text = "polkit gave no verdict on {action}: {detail}"
+    text = "polkit gave no answer about {action}: {detail}"
     action: str
     detail: str
 
@@ -108,7 +108,7 @@ class Defect(Entry):
 
     message_id = "db36c404be5a4765bb6ed3c8629b450e"
     level = ERROR
-    text = "{method} failed, a defect of gpusupervisor"
+    text = "{method} failed because of a bug in gpusupervisor"
     method: str
 
 
@@ -118,7 +118,7 @@ class EntriesLost(Entry):
 
     message_id = "3efff81f81ff470183ba7f30c977e782"
     level = WARNING
-    text = "{lost} entries before this one were lost: journald did not take them"
+    text = "{lost} entries before this one were lost: journald did not accept them"
     lost: int
 
 
@@ -128,7 +128,7 @@ class JobStarted(Entry):
 
     message_id = "43c22bf256ec458e8df18e78c6f5c80e"
     level = INFO
-    text = 'job {job} ({kind}, target "{target}") has begun'
+    text = 'job {job} ({kind}, target "{target}") has started'
     job: int
     kind: str
     target: str

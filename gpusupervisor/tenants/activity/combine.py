@@ -66,7 +66,7 @@ def _verdict(
     authority = _authority(current)
     if authority is None:
         if presence.holders:
-            return "unknown", "nothing is described that could tell whether it works", ()
+            return "unknown", "no probe is defined that could tell whether it is working", ()
         return "absent", presence.absence, ()
     stuck = [seen for seen in current if seen.state == "stuck"]
     busy = [seen for seen in current if seen.state == "busy" and (not stuck or seen.probe in LIFE_SIGNS)]

@@ -119,7 +119,7 @@ class Watched:
             self.observations[number] = replace(outcome, answered=_answered(outcome)) if probe.asks_engine else outcome
         elif isinstance(outcome, Exception):
             log.error("Probe %s of tenant %s failed", probe.kind, self.presence.id, exc_info=outcome)
-            reason = f"this probe has a defect ({type(outcome).__name__}): please report it"
+            reason = f"this probe failed because of a bug ({type(outcome).__name__}): please report it"
             self.observations[number] = Observation(probe.kind, "unknown", reason, context.now)
 
     def distrust_engine(self, now: int) -> None:

@@ -99,12 +99,12 @@ class _Asking:
     def check(self) -> None:
         """Raises _Refused where nothing may be sent."""
         if self.place.endpoint and not is_local(self.place.endpoint):
-            raise _Refused("its endpoint is on another machine, whose VRAM is not ours to release")
+            raise _Refused("its endpoint is on another machine, whose VRAM is not managed here")
         body = self.method.json
         if isinstance(body, dict) and (works := RUNS_WORK & body.keys()):
             raise _Refused(f"the request of its release has {sorted(works)[0]!r} in it, which would start work")
         if has_key(self.method.headers) and not self.place.takes_keys:
-            raise _Refused("its key is sent to no address that only its process has named: write the url beside it")
+            raise _Refused("its key is not sent to an address that was only found on its process: set url beside it")
 
     async def require_version(self, requirement: VersionRequirement) -> None:
         """Raises _Refused for an older engine, HttpError."""
@@ -119,7 +119,7 @@ class _Asking:
     async def require(self, condition: Condition) -> None:
         """Raises _Refused when the engine is not set up for it, HttpError."""
         if query(condition.when, await self._get(condition.get)) is not True:
-            raise _Refused(f"it is not set up for this release: {harmless(condition.when)} is not true of it")
+            raise _Refused(f"it is not configured for this release: {harmless(condition.when)} is not true")
 
     async def items(self) -> Sequence[str]:
         """What is to be asked for, one by one; a single empty item where there is no list. Raises HttpError."""
@@ -139,7 +139,7 @@ class _Asking:
         answers: list[ItemAnswer] = []
         for item in items:
             if answers and answers[-1].outcome == "failed":
-                answers.append(ItemAnswer(item, "failed", "not asked any more"))
+                answers.append(ItemAnswer(item, "failed", "no longer asked"))
                 continue
             answers.append(await self._send(item))
         return tuple(answers)
@@ -200,7 +200,7 @@ def _read(method: ReleaseMethod, item: str, answer: Answer) -> ItemAnswer:
         return ItemAnswer(item, "refused", f"answered with status {answer.status}" + (f": {said}" if said else ""))
     if method.success_when and query(method.success_when, answer.json()) is not True:
         said = harmless(answer.body.decode(errors="replace"))
-        return ItemAnswer(item, "refused", f"answered something else than success: {said}")
+        return ItemAnswer(item, "refused", f"did not report success: {said}")
     return ItemAnswer(item, "accepted", "accepted")
 
 

@@ -31,7 +31,7 @@ def test_a_value_that_is_refused_is_no_lost_session(gpu: GpuHardware, board: Boa
         gpu.set_fan(0, 40)
     assert caught.value.error_class == "refused"
     assert not caught.value.ends_session
-    assert "does not take this value" in str(caught.value)
+    assert "does not accept this value" in str(caught.value)
 
 
 def test_a_stale_handle_is_not_taken_for_a_refused_value(gpu: GpuHardware, world: World) -> None:

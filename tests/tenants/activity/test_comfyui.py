@@ -60,8 +60,8 @@ async def test_an_entry_without_life_becomes_stuck(peer: Peer, http: EngineHttp)
     who = presence(peer.url, holder(sm=0, unit="comfyui.service"))
     seen = await looks(probe(), http, who, 0, 80)
     assert [each.state for each in seen] == ["busy"] * 6 + ["stuck"] * 3
-    assert "a prompt claims to run" in seen[-1].reason
-    assert "no job will ever run" in seen[-1].impact
+    assert "it claims to be running a prompt" in seen[-1].reason
+    assert "will run no job" in seen[-1].impact
     assert seen[-1].remedy == "restart it: systemctl restart comfyui.service"
 
 

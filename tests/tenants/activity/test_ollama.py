@@ -117,7 +117,7 @@ async def test_an_expiry_in_the_past_is_busy_even_with_idle_slots(ollama: Peer, 
     ollama.says("/api/ps", {"models": [model(expires=stamp(-5))]})
     seen = await look(ollama, http, runner=runner)
     assert seen.state == "busy"
-    assert "outlived its keep-alive" in seen.reason
+    assert "past its keep-alive" in seen.reason
 
 
 async def test_a_keep_alive_that_ran_out_while_the_machine_was_suspended_is_no_work_for_ever(
@@ -138,7 +138,7 @@ async def test_an_expiry_that_moved_forward_was_used_just_now(ollama: Peer, http
     ollama.says("/api/ps", {"models": [model(expires=stamp(300))]})
     assert (await probe.observe(context(http, who))).state == "idle"
     ollama.says("/api/ps", {"models": [model(expires=stamp(301))]})
-    assert (await probe.observe(context(http, who, SECOND))).reason == "llama3:8b was used or loaded just now"
+    assert (await probe.observe(context(http, who, SECOND))).reason == "llama3:8b was used or loaded a moment ago"
     assert (await probe.observe(context(http, who, 2 * SECOND))).state == "idle"
 
 

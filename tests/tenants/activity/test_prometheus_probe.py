@@ -41,7 +41,7 @@ async def test_any_work_is_busy_and_none_is_idle(
 @pytest.mark.parametrize("text", ["", HTML.decode(), "process_cpu_seconds_total 12.5\n", f"# TYPE {RUNNING} gauge\n"])
 async def test_metrics_without_the_wanted_ones_are_unknown(peer: Peer, http: EngineHttp, text: str) -> None:
     seen = await look(peer, http, text)
-    assert (seen.state, seen.reason) == ("unknown", "its metrics do not say whether it works")
+    assert (seen.state, seen.reason) == ("unknown", "its metrics do not tell whether it is working")
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "many", "", '{a="b'])

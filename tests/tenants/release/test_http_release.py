@@ -135,7 +135,7 @@ async def test_an_engine_that_falls_silent_is_not_asked_for_the_rest(ollama: Pee
     ollama.silent.add("/api/generate")
     answer = await release(replace(UNLOAD, timeout=100_000), ollama, http)
     assert (answer.accepted, answer.outcome) == (False, "failed")
-    assert [each.detail for each in answer.items] == ["did not answer /api/generate in time", "not asked any more"]
+    assert [each.detail for each in answer.items] == ["did not answer /api/generate in time", "no longer asked"]
     assert ollama.paths.count("/api/generate") == 1
 
 
@@ -201,7 +201,7 @@ async def test_what_is_not_set_up_for_it_is_not_asked(peer: Peer, http: EngineHt
     peer.says("/props", said)
     answer = await release(ONLY_IF, peer, http)
     assert (answer.outcome, peer.paths) == ("refused", ["/props"])
-    assert answer.detail == "it is not set up for this release: reloads is not true of it"
+    assert answer.detail == "it is not configured for this release: reloads is not true"
 
 
 async def test_what_does_not_tell_how_it_is_set_up_is_not_asked(peer: Peer, http: EngineHttp) -> None:

@@ -14,7 +14,7 @@ from gpusupervisor.tenants.definition import ProbeSpec
 
 UNWATCHED = 60_000_000
 """Microseconds between two looks from which on the machine was suspended: that no life was seen says nothing then."""
-IMPACT = "no job will ever run in it, and its memory cannot be given back: the same dead worker executes /free"
+IMPACT = "it will run no job, and its memory cannot be released, because the dead worker would have to execute /free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class ComfyUiProbe:
 
     def _stuck(self, context: ProbeContext) -> Observation:
         waiting = self._head is not None and not self._head.running
-        claim = "prompts wait in its queue" if waiting else "a prompt claims to run"
-        reason = f"{claim}, but its processes show no life: its worker has died"
+        claim = "prompts wait in its queue" if waiting else "it claims to be running a prompt"
+        reason = f"{claim}, but its processes show no activity: its worker has died"
         return Observation(
             self.kind, "stuck", reason, context.now, impact=IMPACT, remedy=f"restart it: {_restart(context)}"
         )

@@ -6,8 +6,8 @@ from gpusupervisor.tenants.definition import ProbeSpec
 
 PHRASES = Phrases(
     live="its processes use the CPU",
-    recent="its processes used the CPU moments ago",
-    quiet="its processes have not used the CPU for long",
+    recent="its processes used the CPU a moment ago",
+    quiet="its processes have not used the CPU recently",
     cannot_tell="the CPU time of its processes is not known yet",
 )
 

@@ -89,16 +89,16 @@ class OllamaProbe:
         # Quiet ones have only outlived it by the wall clock, which goes on while the machine is suspended; Ollama's
         # timer does not.
         if not quiet and any(model.expires_at <= realtime for model in models):
-            return "busy", f"{names} has outlived its keep-alive: generating, or stopping"
+            return "busy", f"{names} is loaded past its keep-alive: generating, or stopping"
         if any(model.expires_at > self._expiries.get(model.name, model.expires_at) for model in models):
-            return "busy", f"{names} was used or loaded just now"
+            return "busy", f"{names} was used or loaded a moment ago"
         if computes:
             return "busy", f"{names} is loaded and its processes compute on the GPU"
         if runners.count("idle") >= max(1, sum(model.size_vram > 0 for model in models)):
             return "idle", f"{names} is loaded and no request is running"
         if quiet:
-            return "idle", f"{names} is loaded, was not used and its processes are quiet"
-        return "unknown", f"{names} is loaded and nothing tells yet whether it works"
+            return "idle", f"{names} is loaded, was not used, and its processes are quiet"
+        return "unknown", f"{names} is loaded, but it is not known yet whether it is working"
 
     def _quiet(self, models: Sequence[LoadedModel]) -> bool:
         """Whether models seen before went unused while GPU or CPU time was watched and stayed quiet."""

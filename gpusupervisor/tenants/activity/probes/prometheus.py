@@ -36,7 +36,7 @@ class PrometheusProbe:
         except HttpError as error:
             return unanswered(self.kind, error, context)
         if not values:
-            return Observation(self.kind, "unknown", "its metrics do not say whether it works", context.now)
+            return Observation(self.kind, "unknown", "its metrics do not tell whether it is working", context.now)
         if sum(values) > 0:
             return Observation(self.kind, "busy", "its metrics count work", context.now)
         return Observation(self.kind, "idle", "its metrics count no work", context.now)
@@ -49,7 +49,7 @@ class PrometheusProbe:
             return ()
         exposition = "\n".join(wanted) + "\n"
         if len(exposition) > MAX_WANTED:
-            raise BadAnswer("answered more lines of its busy metrics than can be believed")
+            raise BadAnswer("answered implausibly many lines of its busy metrics")
         if PARSER not in sys.modules:
             await asyncio.to_thread(import_module, PARSER)
         return _parse(exposition)
@@ -66,5 +66,5 @@ def _parse(exposition: str) -> tuple[float, ...]:
     except (ValueError, IndexError, KeyError):
         raise BadAnswer("answered metrics that cannot be read") from None
     if any(value < 0 or not math.isfinite(value) for value in values):
-        raise BadAnswer("answered metrics that count nothing countable")
+        raise BadAnswer("answered metrics whose values are not numbers")
     return values

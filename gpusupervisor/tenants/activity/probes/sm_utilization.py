@@ -6,9 +6,9 @@ from gpusupervisor.tenants.definition import ProbeSpec
 
 PHRASES = Phrases(
     live="its processes compute on the GPU",
-    recent="its processes computed on the GPU moments ago",
-    quiet="its processes have not computed on the GPU for long",
-    cannot_tell="the driver does not say how much of the GPU its processes use",
+    recent="its processes computed on the GPU a moment ago",
+    quiet="its processes have not computed on the GPU recently",
+    cannot_tell="the driver does not tell how much its processes use the GPU",
 )
 
 

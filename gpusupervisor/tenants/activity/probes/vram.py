@@ -6,9 +6,9 @@ from gpusupervisor.tenants.definition import ProbeSpec
 
 PHRASES = Phrases(
     live="its VRAM grows",
-    recent="its VRAM grew moments ago",
-    quiet="its VRAM has not grown for long",
-    cannot_tell="the driver does not say how much it holds",
+    recent="its VRAM grew a moment ago",
+    quiet="its VRAM has not grown recently",
+    cannot_tell="the driver does not tell how much it holds",
 )
 
 
