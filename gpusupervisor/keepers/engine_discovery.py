@@ -183,8 +183,6 @@ class EngineDiscovery:
         followed.task, followed.api, followed.due_at, followed.failures = None, NOT_ASKED, 0, 0
         if server is not None:
             where = presence.endpoint or "an unknown address"
-            if presence.endpoint and not presence.endpoint_is_written and not is_local(presence.endpoint):
-                where = f"no address: it says that it listens at {presence.endpoint}, which is not on this machine"
             write(EngineFound(tenant, engine, server.key.pid, where))
         elif followed.server is not None:
             write(EngineGone(tenant, engine, followed.server.key.pid))

@@ -288,19 +288,6 @@ async def test_engines_that_come_move_and_go_are_logged(machine: Machine, caplog
     ]
 
 
-async def test_one_that_says_it_listens_elsewhere_is_logged_as_not_asked(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    machine.has(unit(50))
-    machine.runs(ollama(OLLAMA_HOST="192.0.2.7"))
-    machine.look()
-    assert [record.getMessage() for record in caplog.records] == [
-        "ollama: its server is process 50, asked at no address: it says that it listens at http://192.0.2.7:11434, "
-        "which is not on this machine"
-    ]
-
-
 async def test_systemd_is_asked_about_units_of_definitions_and_of_holders(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
