@@ -99,7 +99,7 @@ def test_a_change_is_noticed_at_the_reload_and_waits_for_the_restart(engine: Mac
     wait_for(engine, "OLLAMA_KEEP_ALIVE", value="1h", pending="-1")
     told = check(engine)
     assert told["state"] == "degraded"
-    assert f"systemctl restart {ENGINE}" in told["remedy"]
+    assert f"systemctl restart {ENGINE} to bring" in told["remedy"]
     assert "OLLAMA_KEEP_ALIVE is configured but not in force" in told["summary"]
     engine.run("systemctl", "restart", ENGINE)
     after = wait_for(engine, "OLLAMA_KEEP_ALIVE", value="-1", source=KEEP, pending="")
