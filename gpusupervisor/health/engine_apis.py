@@ -46,7 +46,7 @@ _API_TROUBLE: Mapping[str, tuple[str, str]] = {
     "nonsense": (
         _UNKNOWN,
         "check that the engine listens there and not another program, that its version is supported, and that this "
-        "part of its API is not disabled (llama-server: --no-slots)",
+        "part of its API is not disabled (llama-server with --no-slots, SGLang without --enable-metrics)",
     ),
     "not-allowed": (
         _UNKNOWN,

@@ -43,7 +43,8 @@ from gpusupervisor.state import EngineStatus
 LISTED = 10
 """Models or engines named in an error."""
 SETTLING = 5 * MICROSECONDS
-"""After a load of ours its engine counts as busy for a moment, for its memory has grown; so long is waited for that."""
+"""After a load of ours its engine counts as busy, for its memory has grown: for as long as the slowest of its probes
+calls that recent. So much longer is waited at the most."""
 POLL = 0.2
 """Seconds between two looks meanwhile."""
 WAIT_FOR_PLAN = 60.0
@@ -97,6 +98,8 @@ class ModelKeeper:
         """By engine: when a spilled model of it was last unloaded, by name."""
         self._loaded_at: dict[str, int] = {}
         """By engine: when the last load of ours had ended."""
+        self._recent: Mapping[str, int] = {}
+        """By engine: microseconds for which its probes may go on calling it busy when it has come to rest."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # At each tick
@@ -107,6 +110,12 @@ class ModelKeeper:
         known = {engine: self._catalogue.of(engine) for engine in engines}
         self._fits.update(situation, {engine: (each, self._manners(engine)) for engine, each in known.items()})
         self._engines, self._situation = engines, situation
+        specs = {engine: seen.definitions[engine].activity for engine in engines}
+        self._recent = {
+            engine: max((probe.idle_after for probe in spec.probes), default=0)
+            for engine, spec in specs.items()
+            if spec
+        }
         self._learn_from_growth(known, situation)
         return {engine: self._dressed(status, known[engine]) for engine, status in engines.items()}
 
@@ -151,7 +160,7 @@ class ModelKeeper:
 
         async def work(report: Report) -> LoadResult:
             with self._arbiter.using(engine, f"{harmless(model.name, 60)} is being loaded"):
-                await self._settle(engine)
+                await self._settle(engine, lambda: report(0, "waiting until the engine is idle after the load before"))
                 wanted = model
                 if model.spilled and not self._catalogue.of(engine).cannot("unload"):
                     report(1, "unloading it first, because part of it is in system memory")
@@ -244,14 +253,15 @@ class ModelKeeper:
 
     def _is_settling(self, engine: str) -> bool:
         ended = self._loaded_at.get(engine)
-        return ended is not None and self._clock.now() - ended < SETTLING
+        return ended is not None and self._clock.now() - ended < SETTLING + self._recent.get(engine, 0)
 
-    async def _settle(self, engine: str) -> None:
+    async def _settle(self, engine: str, tell: Callable[[], None] = lambda: None) -> None:
         """Wait until an engine is not busy with what we had it load; who is busy with something else stays so."""
         while self._is_settling(engine):
             tenant = (await self.look(engine)).tenants.get(engine)
             if tenant is None or tenant.activity != "busy":
                 return
+            tell()
             await asyncio.sleep(POLL)
 
     def _manners(self, engine: str) -> Manners:

@@ -214,14 +214,19 @@ class ResidencyKeeper:
         return replace(status, models=after)
 
     def _note_usage(self, status: EngineStatus) -> None:
-        before = self._loaded.get(status.id, frozenset())
+        """What the first list of this life of the service has loaded was, as a rule, counted by an earlier one."""
+        before = self._loaded.get(status.id)
+        if before is None and not status.models:
+            return
+        counted = frozenset(name for name, _ in self._facts.uses(status.id)) if before is None else frozenset()
+        before = before or frozenset()
         loaded = frozenset(
             model.name
             for model in status.models
             if model.state in ("loaded", "loading") or (model.state == "unknown" and model.name in before)
         )
         for name in loaded ^ before:
-            self._facts.note_use(status.id, name, begins=name in loaded)
+            self._facts.note_use(status.id, name, begins=name in loaded - counted)
         self._loaded[status.id] = loaded
         if loaded - before:
             self.invalidate(status.id)

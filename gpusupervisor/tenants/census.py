@@ -47,6 +47,11 @@ class TenantPresence:
     headers: tuple[Header, ...] = ()
     """What goes with every request to the endpoint; keys only when `endpoint_is_written`."""
 
+    @property
+    def absence(self) -> str:
+        """What is known of it while it has no holders."""
+        return "it holds no VRAM" if self.servers else "it does not run, or holds no VRAM"
+
 
 @dataclass(frozen=True, slots=True)
 class GpuAccount:

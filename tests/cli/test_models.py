@@ -54,7 +54,9 @@ def test_nothing_that_others_wrote_steers_the_terminal() -> None:
 
 def test_a_load_of_what_is_loaded_says_so() -> None:
     result = {"taken": 0, "duration": 3000, "speed": 0, "spilled": False}
-    assert str(loaded(result)) == "loaded: it took no VRAM that it did not have already"
+    assert str(loaded(result)) == "loaded: it took no VRAM beyond what its engine held already"
+    spilled = loaded({**result, "spilled": True})
+    assert str(spilled).endswith("held already; part of it is in system memory all the same")
 
 
 def test_a_load_that_spilled_says_so() -> None:

@@ -42,6 +42,7 @@ from gpusupervisor.engines.tables import TABLES
         ("localai", "local-ai run --single-active-backend", {"--single-active-backend": ""}),
         ("koboldcpp", "koboldcpp --gpulayers --usecublas normal 0 mmq",
          {"--gpulayers": "", "--usecuda": "normal 0 mmq"}),
+        ("koboldcpp", "koboldcpp.py --model a.gguf", {"--model": "a.gguf"}),  # not short for --model-draft
         ("koboldcpp", "koboldcpp --gpulayers -1", {"--gpulayers": "-1"}),
         ("text-generation-webui", "python server.py --n_ctx 8192 --api", {"--ctx-size": "8192", "--api": ""}),
         ("tabbyapi", "python main.py --gpu-split 20 24 --max-seq-len 8192",

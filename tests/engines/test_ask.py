@@ -63,7 +63,7 @@ async def test_what_llama_server_has_switched_off_or_on_is_told(peer: Peer, http
     facts = await asked("llama.cpp", peer, http)
     assert facts is not None
     found = settings("llama.cpp", process("llama-server"), None, facts)
-    assert "can only be read from its use of the GPU" in found["--no-slots"].meaning
+    assert "never known to be idle" in found["--no-slots"].meaning
     assert (found["--metrics"].value, found["--metrics"].source) == ("true", "/props")
     peer.says("/props", {**ROUTER_PROPS, "models_autoload": False})
     assert values(await asked("llama.cpp", peer, http))["--no-models-autoload"] == "true"

@@ -330,6 +330,17 @@ async def test_what_was_in_use_is_known_after_a_restart_for_a_month(
         await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
 
+async def test_what_is_still_loaded_after_a_restart_is_not_used_once_more(side: Side) -> None:
+    side.tick(Model("old", "loaded"), Model("new", "not-loaded"))
+    side.keeper = side.new_keeper()
+    side.tick()  # its list is not there yet
+    side.tick(Model("old", "loaded"), Model("new", "loaded"))
+    assert {fact.model: fact.value for fact in side.telemetry.facts.all()} == {"old": 1, "new": 1}
+    side.tick(Model("old", "not-loaded"), Model("new", "loaded"))
+    side.tick(Model("old", "loaded"), Model("new", "loaded"))
+    assert {fact.model: fact.value for fact in side.telemetry.facts.all()} == {"old": 2, "new": 1}
+
+
 async def test_before_there_is_a_bus_nothing_is_known() -> None:
     keeper = ResidencyKeeper(Clock(), ModelFacts(Telemetry(None, Limits(0, 0), Clock())))
     assert "still starting" in (await keeper.refresh("app")).problems[0]

@@ -7,6 +7,7 @@ import pytest
 
 from gpusupervisor.arbitration.arbiter import Arbiter
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.errors import Busy
 from gpusupervisor.keepers.load_books import LoadBooks
 from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.model_keeper import ModelKeeper
@@ -16,12 +17,15 @@ from gpusupervisor.models.model import Model
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
-from tests.arbitration.builders import GIB, situation
-from tests.arbitration.fake_world import FakeWorld
-from tests.arbitration.seen import doing, process, seen
+from gpusupervisor.tenants.activity.verdict import ActivityState
+from gpusupervisor.tenants.definition import ActivitySpec, ProbeSpec
+from tests.arbitration.builders import GIB, situation, tenant
+from tests.arbitration.fake_world import SECOND, FakeWorld
+from tests.arbitration.seen import definition, doing, process, seen
 from tests.http_peer import Peer
 
 LOADED = {"name": "a", "size": 5 * GIB, "size_vram": 5 * GIB, "context_length": 8192}
+WATCHED = ActivitySpec((ProbeSpec("ollama"), ProbeSpec("vram", idle_after=10 * SECOND)))
 
 
 class Scene:
@@ -35,12 +39,16 @@ class Scene:
         books = LoadBooks(ResidencyKeeper(self.world, ModelFacts(self.telemetry)), self.telemetry)
         self.keeper = ModelKeeper(http, self.world, self.world, self.arbiter, asyncio.ensure_future, books)
 
-    async def tick(self, held: float, *loaded: dict[str, object], after: int = REST) -> Model:
+    async def tick(
+        self, held: float, *loaded: dict[str, object], after: int = REST, activity: ActivityState = "idle"
+    ) -> Model:
         """What is shown of the model when so much time has passed and the engine was looked at, where that was due."""
         self.peer.says("/api/ps", {"models": list(loaded)})
         self.world.time += after
         processes = (process(7, held, "ollama"),) if held else ()
-        now = seen(*processes, tenants={"ollama": doing("idle")}, free=20 - held, now=self.world.time)
+        definitions = {"ollama": definition("ollama", activity=WATCHED)}
+        tenants = {"ollama": doing(activity)}
+        now = seen(*processes, tenants=tenants, definitions=definitions, free=20 - held, now=self.world.time)
         status = EngineStatus("ollama", "ollama", "Ollama", self.peer.url, True, "", "")
         self.keeper.dress({"ollama": status}, now, self.arbiter.situation(now, 0))
         if looks := {task for task in asyncio.all_tasks() if task.get_name() == "models of ollama"}:
@@ -87,3 +95,15 @@ async def test_what_is_forgotten_does_not_show_any_more(scene: Scene) -> None:
     assert (await scene.tick(0)).needs == 9 * GIB
     await scene.telemetry.forget("ollama", "model-need")
     assert (await scene.tick(0, after=1)).needs_source == "estimated from its size"
+
+
+async def test_a_load_may_follow_a_load_of_ours_for_as_long_as_a_probe_still_sees_that_one(scene: Scene) -> None:
+    scene.peer.says("/api/generate", {"done": True})
+    await scene.tick(5.5, LOADED)
+    scene.world.situation = situation(tenant("ollama", held=5.5))
+    await scene.keeper.load_work("ollama", "a", 0)(lambda *_: None)
+    await scene.tick(5.5, LOADED, after=12 * SECOND, activity="busy")
+    scene.keeper.load_work("ollama", "a", 0)
+    await scene.tick(5.5, LOADED, after=4 * SECOND, activity="busy")
+    with pytest.raises(Busy):
+        scene.keeper.load_work("ollama", "a", 0)

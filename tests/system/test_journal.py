@@ -61,7 +61,7 @@ def test_journalctl_explains_an_entry(card: Machine, released: str) -> None:  # 
     assert f"Subject: Release plan {released} was made" in text
     assert "Defined-By: gpusupervisor" in text
     assert "Documentation: man:gpusupervisor.service(8)" in text
-    assert "what is missing: yes." in text
+    assert "enough memory: yes." in text
     assert "GPUSUPERVISOR_CAUSE" not in text, "a field that was not replaced"
 
 

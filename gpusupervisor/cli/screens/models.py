@@ -46,9 +46,9 @@ def _loads(estimate: str) -> str:
 
 def loaded(result: Shape) -> Text:
     """What a load took."""
-    if not result["taken"]:
-        return text("loaded: it took no VRAM that it did not have already")
-    how = f"{size(result['taken'])} of VRAM in {duration(result['duration'])}, {size(result['speed'])}/s"
+    how = "it took no VRAM beyond what its engine held already"
+    if result["taken"]:
+        how = f"{size(result['taken'])} of VRAM in {duration(result['duration'])}, {size(result['speed'])}/s"
     more = "; part of it is in system memory all the same" if result["spilled"] else ""
     return text(f"loaded: {how}{more}")
 

@@ -45,6 +45,7 @@ TABLE = Table(
     engine="koboldcpp",
     grammar=ARGPARSE,
     settings=(
+        Known("--model", "this model is loaded when it starts, and held", flags=("--model", "-m"), takes="many"),
         Known(
             "--config", "all of its settings are in this file, and its other flags do not count", flags=("--config",)
         ),

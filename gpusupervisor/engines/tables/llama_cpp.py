@@ -101,7 +101,7 @@ TABLE = Table(
         _valued("--parallel", _slots, ("-np", "--parallel"), "LLAMA_ARG_N_PARALLEL"),
         Known(
             "--no-slots",
-            "no /slots: whether it works can only be read from its use of the GPU",
+            "no /slots: it can be seen to work, but is never known to be idle, and so is asked for nothing",
             flags=("--no-slots",),
             unset_by=("--slots",),
             takes="nothing",

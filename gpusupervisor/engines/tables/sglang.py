@@ -66,7 +66,8 @@ TABLE = Table(
         Known(
             "--enable-metrics",
             switched(
-                "it counts its requests at /metrics", "no /metrics: whether it works is read from its use of the GPU"
+                "it counts its requests at /metrics",
+                "no /metrics: it can be seen to work, but is never known to be idle, and so is asked for nothing",
             ),
             flags=("--enable-metrics",),
             takes="nothing",

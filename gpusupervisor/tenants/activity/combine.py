@@ -67,7 +67,7 @@ def _verdict(
     if authority is None:
         if presence.holders:
             return "unknown", "no probe is defined that could tell whether it is working", ()
-        return "absent", "none of its processes holds VRAM", ()
+        return "absent", presence.absence, ()
     stuck = [seen for seen in current if seen.state == "stuck"]
     busy = [seen for seen in current if seen.state == "busy" and (not stuck or seen.probe in LIFE_SIGNS)]
     if busy:

@@ -123,12 +123,13 @@ class Watched:
             self.observations[number] = Observation(probe.kind, "unknown", reason, context.now)
 
     def distrust_engine(self, now: int) -> None:
-        """Forget what the engine's API said: only what it says from now on counts."""
+        """Forget what the engine's API said: only what it says from now on counts. Until then it is not away."""
         for number, probe in enumerate(self.probes):
             if probe.asks_engine:
                 self.observations[number] = Observation(
-                    probe.kind, "unknown", "its API does not answer right now", now, answered=False
-                )
+                    probe.kind, "unknown", "its API does not answer right now", now,
+                    answered=self.observations[number].answered,
+                )  # fmt: skip
 
 
 def _answered(seen: Observation) -> bool:

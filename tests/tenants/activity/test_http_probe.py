@@ -87,6 +87,18 @@ async def test_what_would_go_to_sleep_is_not_kept_awake(
     assert (asleep.state, asleep.reason) == ("idle", "asleep")
 
 
+async def test_a_server_that_may_sleep_is_not_kept_awake_while_it_holds_no_vram_either(
+    peer: Peer, http: EngineHttp
+) -> None:
+    peer.says("/props", {"is_sleeping": False})
+    server = holder(command_line=("llama-server", "--sleep-idle-seconds", "300")).identity
+    assert server is not None
+    idle = replace(presence(peer.url), servers=(server,))
+    seen = await HttpProbe(replace(SLEEPER, sleep_flag="--sleep-idle-seconds")).observe(context(http, idle))
+    assert (seen.state, seen.defers) == ("unknown", True)
+    assert peer.paths == ["/props"]
+
+
 async def test_of_several_processes_only_those_are_spared_that_would_go_to_sleep(peer: Peer, http: EngineHttp) -> None:
     peer.says("/props", {"is_sleeping": False})
     peer.says("/slots", [{"is_processing": True}])
@@ -140,7 +152,7 @@ async def test_without_an_endpoint_it_is_unknown_while_something_of_it_is_there(
     seen = await HttpProbe(JOBS).observe(context(http, presence("", holder())))
     assert (seen.state, seen.reason) == ("unknown", "its API cannot be asked: no address is known")
     gone = await HttpProbe(JOBS).observe(context(http, presence("")))
-    assert (gone.state, gone.reason) == ("absent", "none of its processes holds VRAM")
+    assert (gone.state, gone.reason) == ("absent", "it does not run, or holds no VRAM")
 
 
 async def test_another_machine_is_asked_only_when_a_file_names_it(http: EngineHttp) -> None:

@@ -203,6 +203,20 @@ async def test_a_recheck_waits_for_a_look_that_is_under_way_and_then_looks_afres
     assert len(peer.asked) == 2
 
 
+async def test_an_engine_is_not_away_while_it_is_asked_again(
+    tracker: ActivityTracker, clock: Hands, peer: Peer
+) -> None:
+    scene = Scene(tracker, clock, app(peer))
+    await scene.after(1)
+    peer.silent.add("/status")
+    checking = asyncio.create_task(tracker.recheck("app"))
+    await asyncio.sleep(0)
+    meanwhile = await scene.after(0)
+    assert (meanwhile.state, meanwhile.answered) == ("unknown", True)
+    peer.released.set()
+    await checking
+
+
 async def test_a_recheck_of_a_tenant_that_is_not_there_is_unknown(tracker: ActivityTracker) -> None:
     assert (await tracker.recheck("nobody")).state == "unknown"
 

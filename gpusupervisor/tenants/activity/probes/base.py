@@ -85,7 +85,7 @@ def _about_key(presence: TenantPresence) -> str:
 def unanswered(kind: str, error: HttpError, context: ProbeContext) -> Observation:
     """The observation when the engine could not be asked: never idle."""
     if not context.presence.endpoint and not context.presence.holders:
-        return Observation(kind, "absent", "none of its processes holds VRAM", context.now)
+        return Observation(kind, "absent", context.presence.absence, context.now)
     if isinstance(error, Unreachable):
         return Observation(kind, "absent", str(error), context.now, unreachable=True, trouble="unreachable")
     reason = f"its API cannot be asked: {error}" if isinstance(error, NotAllowed) else f"its API {error}"

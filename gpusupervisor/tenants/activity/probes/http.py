@@ -7,7 +7,7 @@ from itertools import pairwise
 from gpusupervisor.engine_http import HttpError, without_keys
 from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, unanswered
 from gpusupervisor.tenants.activity.verdict import Observation
-from gpusupervisor.tenants.census import Holder
+from gpusupervisor.tenants.census import Holder, TenantPresence
 from gpusupervisor.tenants.definition import Endpoint, ProbeSpec
 from gpusupervisor.tenants.json_query import query
 from gpusupervisor.tenants.listening import address_on_command_line
@@ -35,7 +35,7 @@ class HttpProbe:
         try:
             if spec.first and await self._asleep(context):
                 return Observation(self.kind, "idle", "asleep", context.now)
-            if spec.sleep_flag and any(_goes_to_sleep(spec.sleep_flag, holder) for holder in context.presence.holders):
+            if spec.sleep_flag and _goes_to_sleep(spec.sleep_flag, context.presence):
                 reason = f"it is awake; {spec.get} is not asked, which would keep it from going to sleep"
                 return Observation(self.kind, "unknown", reason, context.now, defers=True)
             busy = query(spec.busy_when, await ask(context, spec.get, spec.timeout))
@@ -56,7 +56,7 @@ class HttpProbe:
         """Busy when any of its processes is; idle only when all of them say so."""
         presence = context.presence
         if not presence.holders:
-            return Observation(self.kind, "absent", "none of its processes holds VRAM", context.now)
+            return Observation(self.kind, "absent", presence.absence, context.now)
         processes = tuple({holder.pid: holder for holder in presence.holders}.values())
         places = [_worker_address(holder, self._spec.worker_port_flag) for holder in processes]
         if None in places or len(places) > MAX_WORKERS:
@@ -65,7 +65,8 @@ class HttpProbe:
         headers = without_keys(presence.headers)
         workers = [
             replace(context, presence=replace(
-                presence, holders=(holder,), endpoint=place or "", endpoint_is_written=False, headers=headers
+                presence, holders=(holder,), servers=(), endpoint=place or "", endpoint_is_written=False,
+                headers=headers,
             ))
             for holder, place in zip(processes, places, strict=True)
         ]  # fmt: skip
@@ -85,8 +86,8 @@ def _worker_address(holder: Holder, flag: str) -> str | None:
     return f"http://127.0.0.1:{port}" if port else None
 
 
-def _goes_to_sleep(flag: str, holder: Holder) -> bool:
-    """The process has the flag, and not with a negative number, which means never."""
-    line = holder.identity.command_line if holder.identity else ()
-    after = (following for argument, following in pairwise(line) if argument == flag)
-    return any(not following.startswith("-") for following in after)
+def _goes_to_sleep(flag: str, presence: TenantPresence) -> bool:
+    """One of its processes has the flag, and not with a negative number, which means never. It may hold no VRAM."""
+    processes = (*presence.servers, *(holder.identity for holder in presence.holders if holder.identity))
+    pairs = (pair for process in processes for pair in pairwise(process.command_line))
+    return any(argument == flag and not following.startswith("-") for argument, following in pairs)

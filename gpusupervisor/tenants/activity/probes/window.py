@@ -33,7 +33,7 @@ class WindowProbe:
     async def observe(self, context: ProbeContext) -> Observation:
         """See `Probe`."""
         if not context.presence.holders:
-            return Observation(self.kind, "absent", "holds no VRAM", context.measured_at)
+            return Observation(self.kind, "absent", context.presence.absence, context.measured_at)
         watch, phrases = self._watch, self._phrases
         live = watch.look(context)
         if live is None:
