@@ -4,6 +4,7 @@ import argparse
 import atexit
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
@@ -78,6 +79,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def _run(options: argparse.Namespace) -> int:
+    from asyncio import get_running_loop
+
+    # A signal that comes right before the loop waits is heard at once only where the loop itself handles some signal.
+    get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
     command: Command = options.command
     if not command.connects:
         return await command.handler(Session(options)) or exits.DONE

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import time
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from dbus_fast import DBusError, ErrorType
 from gpusupervisor.arbitration.events import PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.situation import ReleasePlan
 from gpusupervisor.bus.service import BusService
+from gpusupervisor.cli import main
+from gpusupervisor.cli.registry import Command
+from gpusupervisor.cli.session import Session
 from gpusupervisor.errors import InvalidConfiguration
 from gpusupervisor.state import Check
 from tests.bus.builders import CARD, GIB, FakeClock, make_plan, make_result, make_state, no_jobs
@@ -38,6 +42,16 @@ async def test_status_imports_only_what_it_draws_with(bus: PrivateBus, service: 
     assert {"asyncio", "dbus_fast", "rich.console"} <= imported
     needless = {"json", "pathlib", "plotext", "sqlite3", "tempfile", "textual", "urllib.request"}
     assert not needless & imported
+
+
+def test_a_signal_wakes_the_loop_that_waits() -> None:
+    async def waked_by_signals(_: Session) -> int:
+        descriptor = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(descriptor)
+        return descriptor
+
+    options = Namespace(command=Command("wait", "", waked_by_signals, connects=False))
+    assert asyncio.run(main._run(options)) > 0  # noqa: SLF001
 
 
 async def test_status_before_the_first_look_is_no_error(ctl: Run, service: BusService) -> None:
