@@ -51,7 +51,7 @@ def test_a_signal_wakes_the_loop_that_waits() -> None:
         return descriptor
 
     options = Namespace(command=Command("wait", "", waked_by_signals, connects=False))
-    assert asyncio.run(main._run(options)) > 0  # noqa: SLF001
+    assert asyncio.run(main._run(options)) > 0
 
 
 async def test_status_before_the_first_look_is_no_error(ctl: Run, service: BusService) -> None:
