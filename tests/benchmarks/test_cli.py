@@ -28,7 +28,7 @@ async def test_status(figure: Report) -> None:
         bus.address, FakeController(), FakeHardware(), no_jobs(), "1.2.3", FakeClock(), lambda _bus: FixedAuthority()
     )
     for tenants, command, goal in (
-        (3, "status", 90), (40, "status", 110), (40, "status --json", 100), (40, "complete zsh -- release ", 70),
+        (3, "status", 100), (40, "status", 110), (40, "status --json", 100), (40, "complete zsh -- release ", 70),
         (40, "--help", 50), (40, "--version", 40),
     ):  # fmt: skip
         service.publish(make_state({f"tenant-{n}": GIB // 4 for n in range(tenants)}))
