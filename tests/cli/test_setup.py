@@ -25,7 +25,7 @@ NO_USER_BUS = "DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent"
 RENDERBOX = """\
 # renderbox held 2.0 GiB of VRAM and belonged to no tenant.
 title = "renderbox"
-# To have room made for it, say what it needs, for example: needs-vram = "8G"
+# To have room made for it, say what it needs, as in: needs-vram = "8G"
 
 [match]
 executables = ["*/renderbox"]
@@ -92,7 +92,7 @@ async def test_what_is_missing_is_proposed_written_in_force_and_not_proposed_aga
     row = next(line for line in shown.output.splitlines() if "unit ollama.service" in line)
     assert row.split()[:4] == ["ollama", "unit", "ollama.service", "running"]
     assert "ssh" not in shown.output
-    assert f"    # unit ollama.service listens at {url}, not http://127.0.0.1:11434\n" in shown.output
+    assert f"    # unit ollama.service listens at {url}, not\n    # http://127.0.0.1:11434\n" in shown.output
 
     done = await machine.setup("--yes")
     assert (done.status, done.errors) == (0, ""), done.errors
@@ -176,7 +176,7 @@ async def test_a_persons_file_is_extended_only_when_the_person_is_asked_and_sees
     assert file.read_text() == theirs
     terminal.press(b"y\n")
     assert await terminal.end() == 0, terminal.written
-    reason = f"# unit ollama.service listens at {machine.ollama.url}, not http://127.0.0.1:11434\n"
+    reason = f"# unit ollama.service listens at {machine.ollama.url}, not\n# http://127.0.0.1:11434\n"
     assert file.read_text() == theirs.replace("odd\n", f'odd\n{reason}url = "{machine.ollama.url}"\n')
 
 

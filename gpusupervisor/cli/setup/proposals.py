@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpusupervisor.cli.setup.applications import Way, matches, name_for, way_to
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
 from gpusupervisor.cli.setup.model_folders import covers, folder_of
-from gpusupervisor.cli.setup.toml_text import Change, extended, quoted, written
+from gpusupervisor.cli.setup.toml_text import Change, comment, extended, quoted, written
 from gpusupervisor.cli.text import safe
 from gpusupervisor.quantities import format_bytes
 
@@ -158,9 +158,9 @@ def _new_tenant(process: Process, way: Way, name: str) -> Proposal:
     about = safe(process.name)
     title = safe(way.name)[:_LONGEST_TITLE].strip() if name == name_for(way, frozenset()) else name
     text = f"""\
-# {about} held {_held(process)} and belonged to no tenant.
+{comment(f"{about} held {_held(process)} and belonged to no tenant.")}
 title = {quoted(title or name)}
-# To have room made for it, say what it needs, for example: needs-vram = "8G"
+# To have room made for it, say what it needs, as in: needs-vram = "8G"
 
 [match]
 {way.key} = {written(way.patterns)}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ class Change:
 
 _LONGEST_LINE = 60
 """Characters of a list beyond which it gets a line for each text."""
+_LONGEST_COMMENT = 72
 
 
 class CannotExtend(Exception):  # noqa: N818  (the name says what happened)
@@ -42,6 +44,12 @@ def written(value: object) -> str:
     return line if len(line) <= _LONGEST_LINE else "[\n" + "".join(f"  {each},\n" for each in texts) + "]"
 
 
+def comment(text: str) -> str:
+    """Lines that a terminal of 80 columns shows as they are."""
+    lines = textwrap.wrap(text, _LONGEST_COMMENT, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"# {line}" for line in lines)
+
+
 def extended(text: str, changes: Iterable[Change]) -> str:
     """The text with values that it does not have yet. Raises CannotExtend.
 
@@ -52,7 +60,7 @@ def extended(text: str, changes: Iterable[Change]) -> str:
     for change in changes:
         if _value(before, change.path) is not None:
             raise CannotExtend(f"{'.'.join(change.path)} is set already")
-        new = _with(new, change.path, f"# {change.reason}\n{change.path[-1]} = {written(change.value)}\n")
+        new = _with(new, change.path, f"{comment(change.reason)}\n{change.path[-1]} = {written(change.value)}\n")
         expected = _merged(expected, change)
     if _parsed(new) != expected:
         raise CannotExtend("where in it the new values belong cannot be told")
