@@ -74,7 +74,7 @@ def test_engines_that_do_not_run_are_counted_and_not_complained_of() -> None:
     lines = drawn(models_screen({"engines": several, "gpus": []})).splitlines()
     assert lines == [
         "No models are known.", "", "a: a is mute", "",
-        "2 more engines do not answer (gpusupervisorctl engines lists all)",
+        "2 more engines are absent or silent (gpusupervisorctl engines lists all)",
     ]  # fmt: skip
     alone = drawn(models_screen({"engines": several[1:2], "gpus": []}))
     assert "b: b is mute" in alone, "who asks for one is told"

@@ -28,7 +28,7 @@ def models_screen(shape: Shape) -> list[RenderableType]:
 
 
 def _silent(count: int) -> str:
-    said = "1 more engine does not answer" if count == 1 else f"{count} more engines do not answer"
+    said = "1 more engine is absent or silent" if count == 1 else f"{count} more engines are absent or silent"
     return f"{said} (gpusupervisorctl engines lists all)"
 
 
