@@ -48,13 +48,20 @@ def plan(objects: Mapping[str, shapes.Interfaces], tenant: str = "") -> list[Ste
     return steps
 
 
+def _why_not(tenant: Shape) -> str:
+    if tenant["protected"]:
+        return "it is protected"
+    if tenant["activity"] == "idle" and tenant["release_method"]:
+        return "it holds no more than it keeps after a release"
+    return f"{tenant['activity']}, {tenant['activity_reason']}"
+
+
 def _of_tenant(tenant: Shape, engine: Shape | None) -> Iterator[Step]:
     """Its release, and the load of what it has loaded now, which puts it back."""
     name = tenant["id"]
     if not tenant["reclaimable"]:
         if tenant["holding"]:
-            why = "it is protected" if tenant["protected"] else f"{tenant['activity']}, {tenant['activity_reason']}"
-            yield Step("release", name, "ask it for its memory", skipped=f"nothing to ask for now: {why}")
+            yield Step("release", name, "ask it for its memory", skipped=f"nothing to ask for now: {_why_not(tenant)}")
         return
     loaded = _loaded(engine) if engine else []
     again = "" if loaded else "; what it had loaded comes back when it is used next"

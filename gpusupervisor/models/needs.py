@@ -26,22 +26,6 @@ class Evidence(Protocol):
         """Another value whenever an answer may be another one."""
 
 
-class NoEvidence:
-    """Nothing was ever measured, and no files are known."""
-
-    def need(self, _engine: str, _model: str) -> int | None:
-        """See `Evidence`."""
-        return None
-
-    def size(self, _engine: str, _model: str) -> int | None:
-        """See `Evidence`."""
-        return None
-
-    def revision(self) -> object:
-        """See `Evidence`."""
-        return None
-
-
 def estimate(size: int) -> int:
     """Bytes of VRAM that a model of so many bytes of files needs, roughly."""
     return size + size * CONTEXT_SHARE // 100 + OVERHEAD
@@ -50,8 +34,8 @@ def estimate(size: int) -> int:
 class Needs:
     """Asks for what was measured; remembers what was reported, for as long as the service runs."""
 
-    def __init__(self, evidence: Evidence | None = None) -> None:
-        self.evidence = evidence or NoEvidence()
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
         self._reported: dict[tuple[str, str], int] = {}
 
     def note(self, engine: str, model: str, reported: int | None) -> None:

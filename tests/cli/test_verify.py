@@ -68,6 +68,14 @@ async def test_a_dry_run_shows_what_would_be_tried_and_does_nothing(
     assert controller.calls == []
 
 
+async def test_who_holds_only_what_it_keeps_is_passed_over_and_that_is_why(service: BusService, ctl: Run) -> None:
+    service.publish(idle_engine(GIB // 2))
+    told = json.loads((await ctl("verify", "--dry-run", "--json", "--tenant", "comfyui")).output)
+    [step] = told["steps"]
+    assert (step["verdict"], step["target"]) == ("skipped", "comfyui")
+    assert step["detail"].endswith("it holds no more than it keeps after a release")
+
+
 async def test_it_does_nothing_where_nobody_can_be_asked(
     shown: BusService, ctl: Run, controller: FakeController
 ) -> None:

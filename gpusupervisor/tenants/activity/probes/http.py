@@ -42,10 +42,10 @@ class HttpProbe:
         except HttpError as error:
             return unanswered(self.kind, error, context)
         if busy is True:
-            return Observation(self.kind, "busy", "its API says that it works", context.now)
+            return Observation(self.kind, "busy", "its API reports work", context.now)
         if busy is False:
-            return Observation(self.kind, "idle", "its API says that it does not work", context.now)
-        return Observation(self.kind, "unknown", "its API does not say whether it works", context.now)
+            return Observation(self.kind, "idle", "its API reports no work", context.now)
+        return Observation(self.kind, "unknown", "its API does not tell whether it is working", context.now)
 
     async def _asleep(self, context: ProbeContext) -> bool:
         """Whether `get` would wake it. When this cannot be asked, `get` is not sent either."""
