@@ -38,7 +38,7 @@ from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.take_census import take_census
 
-_ANSWERED = ("idle", "busy", "stuck")
+_ANSWERED = ("idle", "busy", "claimed", "stirring", "stuck")
 
 
 class Observatory:

@@ -37,7 +37,7 @@ def refusal(tenant: TenantSituation, gpu: str) -> Objection | None:
         return Objection("busy", tenant.used_by)
     if tenant.activity == "stuck":
         return Objection("stuck", tenant.activity_reason)
-    if tenant.activity == "busy":
+    if tenant.activity in ("busy", "claimed", "stirring"):
         return Objection("busy", tenant.activity_reason)
     if tenant.activity != "idle":
         return Objection("unknown", tenant.activity_reason)

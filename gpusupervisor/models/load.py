@@ -329,7 +329,7 @@ def require_ready(situation: Situation, engine: str, manners: Manners) -> None:
     tenant = situation.tenants.get(engine)
     if tenant is None:
         raise GpuUnavailable(f"{engine} is gone.")
-    if tenant.activity in ("busy", "stuck"):
+    if tenant.activity in ("busy", "claimed", "stirring", "stuck"):
         raise Busy(f"{engine} is {tenant.activity}, so nothing is loaded: {tenant.activity_reason}.")
     if manners.replaces and tenant.activity != "idle":
         raise Busy(

@@ -9,7 +9,7 @@ from gpusupervisor.foreign_text import harmless
 
 GPU_SERIES = ("used", "free", "unattributed", "power", "temperature", "utilization")
 TENANT_SERIES = ("holding", "activity", "need", "shortfall")
-ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown")
+ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown", "claimed", "stirring")
 """The values of the series "activity" are the places of these words."""
 HEARTBEAT = 60_000_000
 """A value that stands still is noted once in this time, so that standing still is told from not running."""

@@ -18,7 +18,7 @@ _WIDEST = 160
 _GIB = 1024**3
 _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "red")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown")
+_ACTIVITIES = ("absent", "idle", "busy", "stuck", "unknown", "claimed", "stirring")
 _TITLES = {
     "used": "memory in use", "free": "memory free", "unattributed": "memory in use that is nobody's",
     "power": "power drawn", "temperature": "temperature", "utilization": "time in which it worked",

@@ -43,7 +43,7 @@ class Wish:
 
 
 SORTS = ("holding", "name", "activity", "need", "idle")
-_ACTIVITIES = ("stuck", "busy", "unknown", "idle", "absent")
+_ACTIVITIES = ("stuck", "busy", "claimed", "stirring", "unknown", "idle", "absent")
 
 
 def cards(board: Board, canvas: Canvas, at: int) -> list[Line]:

@@ -45,6 +45,8 @@ def judge(
         trouble_detail=authority.reason if authority and authority.trouble else "",
         impact=basis[0].impact if state == "stuck" else "",
         remedy=basis[0].remedy if state == "stuck" else "",
+        placement=authority.placement if authority else None,
+        out_of_memory_at=max((seen.out_of_memory_at for seen in current if seen.out_of_memory_at), default=None),
     )
 
 

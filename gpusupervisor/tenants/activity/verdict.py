@@ -3,9 +3,26 @@
 from dataclasses import dataclass
 from typing import Literal
 
-ActivityState = Literal["absent", "idle", "busy", "stuck", "unknown"]
+ActivityState = Literal["absent", "idle", "busy", "claimed", "stirring", "stuck", "unknown"]
+"""busy: the engine's word and work of its processes agree. claimed: the engine's word alone. stirring: signs of life
+alone, such as CPU time. Only `busy` gives a claim to room; only `idle` may be asked to release."""
 Trouble = Literal["", "unreachable", "slow", "nonsense", "needs-key", "not-allowed"]
 """What is wrong with an engine's API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an engine says that its loaded models are. In bytes."""
+
+    wanted: int
+    """What they take in total, as the engine estimates."""
+    placed: int
+    """Of which on GPUs, as the engine says."""
+
+    @property
+    def spilled(self) -> int:
+        """Bytes that did not fit on the GPUs."""
+        return max(0, self.wanted - self.placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,10 @@ class Observation:
     impact: str = ""
     remedy: str = ""
     """Of `stuck`: what it breaks and what to do."""
+    placement: Placement | None = None
+    """None when the engine does not say, or has loaded nothing."""
+    out_of_memory_at: int | None = None
+    """When the engine last said that work of it failed for lack of memory; None when it did not."""
     defers: bool = False
     """It could not look closer without disturbing: the next probe decides in its place."""
 
@@ -62,6 +83,10 @@ class Activity:
     """Whether its API answered any probe; None when none asks it."""
     impact: str = ""
     remedy: str = ""
+    placement: Placement | None = None
+    """None when the engine does not say, or has loaded nothing."""
+    out_of_memory_at: int | None = None
+    """When the engine last said that work of it failed for lack of memory; None when it did not."""
 
 
 UNOBSERVED = Activity("unknown", "not observed yet", (), 0, 0)

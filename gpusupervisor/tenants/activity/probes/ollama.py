@@ -20,7 +20,7 @@ from gpusupervisor.tenants.activity.probes.ollama_answers import (
     runner_ports,
     version_of,
 )
-from gpusupervisor.tenants.activity.verdict import Observation
+from gpusupervisor.tenants.activity.verdict import Observation, Placement
 from gpusupervisor.tenants.definition import ProbeSpec
 
 QUIET_WINDOW = 10_000_000
@@ -73,6 +73,7 @@ class OllamaProbe:
             need=sum(model.size for model in models) or None,
             pinned=any(model.pinned for model in models),
             version=self._version,
+            placement=Placement(sum(m.size for m in models), sum(m.size_vram for m in models)) if models else None,
         )
 
     def _judge(
