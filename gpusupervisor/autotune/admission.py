@@ -48,7 +48,7 @@ def require_engine(
         raise Busy(f"{running[gpu].id} is being carried out on this GPU: try again when it has ended")
     if tenant.remote:
         raise NotSupported(f"{engine} is not on this machine")
-    if tenant.activity == "absent" or not (status.reachable or tenant.activity in ("idle", "busy", "claimed", "stirring", "stuck")):
+    if tenant.activity == "absent" or (tenant.activity == "unknown" and not status.reachable):
         raise EngineUnreachable(f"{engine} cannot be reached: {tenant.activity_reason}")
     if tenant.used_by:
         raise Busy(f"{engine} is in use: {tenant.used_by}")

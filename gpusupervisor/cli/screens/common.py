@@ -27,7 +27,8 @@ _LEAST = 8
 STYLES = {
     "ok": GOOD, "idle": GOOD, "supported": GOOD, "freed": GOOD, "satisfied": GOOD, "succeeded": GOOD, "settled": GOOD,
     "controlling": GOOD,
-    "busy": LIVELY, "claimed": LIVELY, "stirring": LIVELY, "running": LIVELY, "planned": LIVELY, "pending": LIVELY, "probation": LIVELY, "settling": LIVELY,
+    "busy": LIVELY, "claimed": LIVELY, "stirring": LIVELY,
+    "running": LIVELY, "planned": LIVELY, "pending": LIVELY, "probation": LIVELY, "settling": LIVELY,
     "unknown": DOUBTFUL, "degraded": DOUBTFUL, "partial": DOUBTFUL, "insufficient": DOUBTFUL, "drifted": DOUBTFUL,
     "overridden": DOUBTFUL, "contested": DOUBTFUL, "unverifiable": DOUBTFUL, "cancelled": DOUBTFUL,
     "fail-safe": DOUBTFUL,
