@@ -76,11 +76,7 @@ class Applier:
         used = line.take("cpu-time", checks.time, -1)
         if used >= 0:
             process.cpu_used, process.cpu_since, process.cpu_rate = used, now, 0.0
-        faults = line.take("fault-count", checks.whole, -1)
-        if faults >= 0:
-            process.faults_used, process.fault_rate = faults, 0.0
-        rate = line.take("cpu", checks.number, process.cpu_rate * 100) / 100
-        process.use_cpu(now, rate, line.take("faults", checks.number, process.fault_rate))
+        process.use_cpu(now, line.take("cpu", checks.number, process.cpu_rate * 100) / 100)
         over = line.take("over", checks.time, 0)
         for alias, size in line.take("vram", self._sizes, _NOBODYS).items():
             process.hold(alias, size, now, over)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from gpusupervisor.films.apply import Applier
+from gpusupervisor.films.cast import cast
 from gpusupervisor.films.checks import FilmError
 from gpusupervisor.films.replay import Production
 from gpusupervisor.films.stage import Stage
@@ -66,7 +67,7 @@ def production_of(film: Film, definitions: Sequence[Path] = (), *, acts: bool | 
     return Production(
         stage=stage,
         script=script,
-        catalog=_catalog(json.dumps(film.header.tenants), tuple(definitions)),
+        catalog=cast(film, _catalog(json.dumps(film.header.tenants), tuple(definitions)), VirtualClock(0)),
         lasts=film.lasts,
         acts=film.acts if acts is None else acts,
         settings=_settings(film),

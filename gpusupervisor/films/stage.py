@@ -6,13 +6,10 @@ Mutable, for one event loop. Instants are microseconds of the virtual clock.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.gpu.sample import GpuState, MemorySource, ProcessKind
 
 UNKNOWN_SIZE = -1
 """A process's memory on a GPU whose size the driver does not tell."""
-TICKS = 100
-"""Clock ticks a second, as /proc counts start times."""
 
 
 @dataclass(slots=True)
@@ -83,25 +80,14 @@ class StagedProcess:
     cpu_rate: float = 0.0
     """Cores that it keeps busy from then on."""
     cpu_since: int = 0
-    faults_used: int = 0
-    """Minor page faults at `cpu_since`."""
-    fault_rate: float = 0.0
-    """The same a second from then on."""
 
     def cpu_time(self, now: int) -> int:
         """CPU microseconds used by an instant."""
         return self.cpu_used + int((now - self.cpu_since) * self.cpu_rate)
 
-    def faults(self, now: int) -> int:
-        """Minor page faults by an instant."""
-        return self.faults_used + int((now - self.cpu_since) * self.fault_rate / MICROSECONDS)
-
-    def use_cpu(self, now: int, rate: float, faults: float | None = None) -> None:
+    def use_cpu(self, now: int, cores: float) -> None:
         """Work at another pace from now on."""
-        self.cpu_used, self.faults_used = self.cpu_time(now), self.faults(now)
-        self.cpu_rate, self.cpu_since = rate, now
-        if faults is not None:
-            self.fault_rate = faults
+        self.cpu_used, self.cpu_rate, self.cpu_since = self.cpu_time(now), cores, now
 
     def hold(self, gpu: str, size: int, now: int, over: int = 0) -> None:
         """Hold so many bytes on a GPU, reached evenly within `over` microseconds; 0 bytes: none any more."""
