@@ -15,12 +15,12 @@ class _Known(NamedTuple):
     path: str
     uuid: str
     name: str
-    index: int
+    number: int
     """As nvidia-smi prints it: the driver numbers GPUs by PCI address."""
 
     @property
     def label(self) -> str:
-        return f"{self.index} ({self.name}, {self.uuid})"
+        return f"{self.number} ({self.name}, {self.uuid})"
 
 
 async def card(session: Session, wanted: str = "") -> tuple[str, str]:
@@ -61,7 +61,7 @@ def _named(gpus: list[_Known], wanted: str) -> list[_Known]:
     if not wanted:
         return gpus
     if wanted.isdecimal() and len(wanted) <= _LONGEST_INDEX:
-        by_index = [gpu for gpu in gpus if gpu.index == int(wanted)]
+        by_index = [gpu for gpu in gpus if gpu.number == int(wanted)]
         if by_index:
             return by_index
     by_uuid = [gpu for gpu in gpus if gpu.uuid.lower().startswith((wanted.lower(), f"gpu-{wanted.lower()}"))]

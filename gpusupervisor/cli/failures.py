@@ -1,6 +1,5 @@
 """What a person is told when the service cannot be reached or refuses: its own words, and what to do next."""
 
-import os
 import shlex
 import sys
 from typing import NamedTuple
@@ -111,4 +110,4 @@ def _how_to_authorize(place: Place) -> list[str]:
 
 def _this_command() -> str:
     """This run, as it is typed."""
-    return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    return shlex.join(["gpusupervisorctl", *sys.argv[1:]])
