@@ -14,6 +14,7 @@ from gpusupervisor.gpu.errors import (
     DriverError,
     plain,
 )
+from gpusupervisor.gpu.memory import MemoryReader
 from gpusupervisor.gpu.plausibility import PREFIX, problem_of_driver, problem_of_list
 from gpusupervisor.gpu.process_lists import ListedProcess, ProcessList
 from gpusupervisor.gpu.sample import (
@@ -22,13 +23,10 @@ from gpusupervisor.gpu.sample import (
     GpuProcess,
     GpuSample,
     GpuSensors,
-    MemorySource,
     ProcessKind,
 )
 from gpusupervisor.gpu.sensors import SensorReader
 
-MEMORY_V2 = 0x02000028
-"""nvmlMemory_v2: version and size of the structure."""
 NO_SAMPLES = frozenset({0, NOT_FOUND})
 """How pynvml says that nothing ran: NVML's NOT_FOUND, or success of the size query raised as an error."""
 LISTS: tuple[tuple[ProcessKind, str], ...] = (
@@ -75,22 +73,26 @@ def sysfs_bus_id(bus_id: bytes | str) -> str:
 class Device:
     """A GPU of this initialisation of NVML, and what was found out about its driver's abilities."""
 
-    def __init__(self, identity: GpuIdentity, handle: object, facts: DriverFacts, clock: Clock) -> None:
+    def __init__(
+        self, identity: GpuIdentity, handle: object, facts: DriverFacts, clock: Clock, memory: MemoryReader
+    ) -> None:
+        """memory: of this card, of every initialisation."""
         self.identity = identity
         self._handle = handle
         self._facts = facts
         self._clock = clock
-        self._source: MemorySource = "nvml-v2"
+        self._memory = memory
         self._list_functions = {function: function for _, function in LISTS}
-        self._has_mig = True
-        self._has_utilization = True
+        self._has_mig: bool | None = None
+        self._has_utilization: bool | None = None
+        """Whether the driver can tell; None while it has not answered. What it could once is not given up."""
         self._last: ProcessList | None = None
         self._sensors = SensorReader(handle)
 
     def sample(self, *, fresh_processes: bool, utilization: bool, sensors: bool) -> GpuSample:
         """Read it; raises DriverError when the memory cannot be read or the GPU is gone."""
         sampled_at = self._clock.now()
-        memory = self._memory()
+        memory = self._memory.read(self._handle)
         listed = self._processes(memory, sampled_at, fresh=fresh_processes)
         processes = listed.processes
         if utilization and processes:
@@ -110,36 +112,6 @@ class Device:
     def forget_processes(self) -> None:
         """The last process list no longer stands (the GPU slept, or failed)."""
         self._last = None
-
-    def _memory(self) -> GpuMemory:
-        """The best source that this driver has for this GPU; a source that is not supported is not tried again."""
-        if self._source == "nvml-v2":
-            try:
-                return self._memory_v2()
-            except DriverError as error:
-                if error.error_class != "unsupported":
-                    raise
-                self._source = "nvml-v1"
-        if self._source == "nvml-v1":
-            try:
-                return self._memory_v1()
-            except DriverError as error:
-                if error.error_class != "unsupported":
-                    raise
-                self._source = "unified"
-        return _host_memory()
-
-    def _memory_v2(self) -> GpuMemory:
-        told = ask("nvmlDeviceGetMemoryInfo", self._handle, MEMORY_V2)
-        if not told.total:
-            raise DriverError("nvmlDeviceGetMemoryInfo", FUNCTION_NOT_FOUND)
-        return GpuMemory(told.total, told.used, told.free, told.reserved, "nvml-v2")
-
-    def _memory_v1(self) -> GpuMemory:
-        told = ask("nvmlDeviceGetMemoryInfo", self._handle)
-        if not told.total:  # some unified-memory machines answer so instead of NOT_SUPPORTED
-            raise DriverError("nvmlDeviceGetMemoryInfo", FUNCTION_NOT_FOUND)
-        return GpuMemory(told.total, told.total - told.free, told.free, 0, "nvml-v1")
 
     def _processes(self, memory: GpuMemory, now: int, *, fresh: bool) -> ProcessList:
         occupied = memory.total - memory.free
@@ -167,15 +139,17 @@ class Device:
         return () if problem else processes, problem
 
     def _mig_enabled(self) -> bool:
-        if not self._has_mig:
+        if self._has_mig is False:
             return False
         try:
-            return bool(ask("nvmlDeviceGetMigMode", self._handle)[0])
+            enabled = bool(ask("nvmlDeviceGetMigMode", self._handle)[0])
         except DriverError as error:
-            if error.error_class != "unsupported":
+            if error.error_class != "unsupported" or self._has_mig:
                 raise
             self._has_mig = False
             return False
+        self._has_mig = True
+        return enabled
 
     def _all_lists(self) -> list[ListedProcess]:
         found: list[ListedProcess] = []
@@ -207,7 +181,7 @@ class Device:
         raise failure
 
     def _utilization(self, now: int) -> Mapping[int, int | None] | None:
-        if not self._has_utilization:
+        if self._has_utilization is False:
             return None
         since = self._clock.realtime(now) - UTILIZATION_WINDOW
         try:
@@ -217,17 +191,11 @@ class Device:
                 return {}
             if error.is_fatal:
                 raise
-            self._has_utilization = error.error_class != "unsupported"
+            if error.error_class == "unsupported" and self._has_utilization is None:
+                self._has_utilization = False
             return None
+        self._has_utilization = True
         return process_lists.latest_utilization((s.pid, s.timeStamp, s.smUtil) for s in samples)
-
-
-def _host_memory() -> GpuMemory:
-    """The memory that GPU and host share; what is taken of it is not known to be the GPU's."""
-    import psutil  # only machines with unified memory pay for it
-
-    host = psutil.virtual_memory()
-    return GpuMemory(host.total, 0, host.available, host.total - host.available, "unified")
 
 
 def _count_processes_only(memory: GpuMemory, processes: tuple[GpuProcess, ...]) -> GpuMemory:

@@ -8,6 +8,7 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.gpu.calls import ask, initialise
 from gpusupervisor.gpu.device import Device, DriverFacts, identify
 from gpusupervisor.gpu.errors import DriverError, plain
+from gpusupervisor.gpu.memory import MemoryReader
 from gpusupervisor.gpu.sample import GpuSample, GpuState
 
 PID_MAX = Path("/proc/sys/kernel/pid_max")
@@ -48,6 +49,8 @@ class NvmlReader:
         self._clock = clock
         self._facts = DriverFacts("", LARGEST_PID_MAX)
         self._devices: dict[str, Device] = {}
+        self._memories: dict[str, MemoryReader] = {}
+        """By UUID; they outlive the handles."""
         self._searched = False
         self._looked_up: set[str] = set()
         self.is_open = False
@@ -129,7 +132,8 @@ class NvmlReader:
                 raise
             self.unreachable += (error,)
         else:
-            self._devices.setdefault(identity.uuid, Device(identity, handle, self._facts, self._clock))
+            memory = self._memories.setdefault(identity.uuid, MemoryReader())
+            self._devices.setdefault(identity.uuid, Device(identity, handle, self._facts, self._clock, memory))
 
 
 def pci_order(gpu: GpuSample) -> tuple[int, str, str]:
