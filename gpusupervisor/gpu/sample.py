@@ -60,6 +60,11 @@ class GpuMemory:
     reserved: int
     source: MemorySource
 
+    @property
+    def shared(self) -> bool:
+        """It is the machine's own memory: what is reserved is the host programs', what is free shrinks with them."""
+        return self.source == "unified"
+
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
@@ -106,6 +111,12 @@ class GpuSample:
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""
     """What failed, for `lost` and `failing`."""
+    remedy: str = ""
+    """What to do about it; empty when nothing failed, or the driver's own remedy is meant."""
+    attribution_gap: str = ""
+    """What the process list lacks although it can be believed; empty when nothing."""
+    attribution_remedy: str = ""
+    """What to do about the problem or the gap."""
     sensors: GpuSensors = GpuSensors()
 
     @property
