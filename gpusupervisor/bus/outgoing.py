@@ -41,8 +41,8 @@ class Outgoing:
         cost = size + MESSAGE_OVERHEAD
         return self._waiting[destination] + cost <= MOST_FOR_ONE and self._total + cost <= MOST_IN_ALL
 
-    def send(self, message: Message) -> "asyncio.Future[None]":
-        """Send as soon as the bus takes it; the future is done when it is sent or dropped, and never fails.
+    def send(self, message: Message) -> "tuple[asyncio.Future[None], int]":
+        """Send as soon as the bus takes it; a future that is done when it is sent or dropped, and the bytes.
 
         Raises what marshalling raises when the body does not fit its signature.
         """
@@ -53,7 +53,7 @@ class Outgoing:
             refusal = _too_much(message)
             if refusal is None or not self._has_margin(destination):
                 done.set_result(None)
-                return done
+                return done, 0
             content = _marshalled(refusal)
         cost = len(content) + MESSAGE_OVERHEAD
         self._waiting[destination] += cost
@@ -61,7 +61,7 @@ class Outgoing:
         self._queue.append((content, destination, done))
         if not self._is_watching:
             self._write()
-        return done
+        return done, len(content)
 
     def _has_margin(self, destination: str) -> bool:
         """Whether a refusal may still wait, where what was asked for may not."""

@@ -28,10 +28,17 @@ TURN = 0.005
 
 Accept = Callable[[Frame], bool]
 """Whether a message may come in, by its header alone."""
+Charge = Callable[[str, int], None]
+"""Takes a destination, empty for all, and bytes."""
 
 
-def _everything(_frame: Frame) -> bool:
+def accept_all(_frame: Frame) -> bool:
+    """Where everybody is trusted."""
     return True
+
+
+def charge_nobody(_destination: str, _size: int) -> None:
+    """Where everybody is trusted."""
 
 
 class BusConnection(MessageBus):
@@ -40,8 +47,10 @@ class BusConnection(MessageBus):
     def __init__(self, bus_address: str | None = None, bus_type: BusType = BusType.SYSTEM, *, patience: float) -> None:
         """patience: seconds for the bus to let us in."""
         super().__init__(bus_address, bus_type, auth_timeout=patience)
-        self.accept: Accept = _everything
+        self.accept: Accept = accept_all
         """Asked of every call and every signal that arrives, before it is parsed."""
+        self.charge: Charge = charge_nobody
+        """Called with every message that is sent."""
         self._link: socket.socket | None = None
         self._outgoing: Outgoing | None = None
         self._incoming = bytearray()
@@ -107,7 +116,9 @@ class BusConnection(MessageBus):
             done: asyncio.Future[None] = self._loop.create_future()
             done.set_result(None)
             return done
-        return self._outgoing.send(msg)
+        done, size = self._outgoing.send(msg)
+        self.charge(msg.destination or "", size)
+        return done
 
     async def call(self, msg: Message) -> Message:
         """See MessageBus. Raises EOFError at once where the connection has ended."""
