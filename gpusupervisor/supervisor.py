@@ -68,6 +68,15 @@ class Configuration:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one tick has seen and decided."""
+
+    seen: Seen
+    situation: Situation
+    assessments: dict[str, Assessment]
+
+
 class Supervisor:
     """Ticks; publishes what it sees; acts; answers the bus."""
 
@@ -128,6 +137,16 @@ class Supervisor:
 
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
+        judged = await self.judge()
+        state = self._state(judged.seen, judged.situation, judged.assessments)
+        if self._automatic.on:
+            self._models.reload_spilled(judged.seen, judged.situation)
+        self._chronicle.observe(state)
+        self._telemetry.observe(state)
+        return state
+
+    async def judge(self) -> Judged:
+        """The part of a tick that decides and acts, without what is only shown."""
         self._pace.tick_begins()
         self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
@@ -137,12 +156,7 @@ class Supervisor:
         self._chronicle.assessed(situation, assessments)
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
-        state = self._state(seen, situation, assessments)
-        if self._automatic.on:
-            self._models.reload_spilled(seen, situation)
-        self._chronicle.observe(state)
-        self._telemetry.observe(state)
-        return state
+        return Judged(seen, situation, assessments)
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
