@@ -111,13 +111,13 @@ class GpuSample:
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""
     """What failed, for `lost` and `failing`."""
+    sensors: GpuSensors = GpuSensors()
     remedy: str = ""
     """What to do about it; empty when nothing failed, or the driver's own remedy is meant."""
     attribution_gap: str = ""
     """What the process list lacks although it can be believed; empty when nothing."""
     attribution_remedy: str = ""
     """What to do about the problem or the gap."""
-    sensors: GpuSensors = GpuSensors()
 
     @property
     def is_unused(self) -> bool:
