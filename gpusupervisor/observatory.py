@@ -140,6 +140,11 @@ class Observatory:
         activity = await self._tracker.recheck(tenant)
         return replace(seen, now=self._clock.now(), activities={**seen.activities, tenant: activity})
 
+    async def recheck_engines(self) -> None:
+        """Query every engine whose API had a problem, so that what has been repaired does not count any more."""
+        troubled = [tenant for tenant, each in self._tracker.activities().items() if each.trouble or each.unreachable]
+        await asyncio.gather(*(self._tracker.recheck(tenant) for tenant in troubled))
+
     async def measure(self, tenant: str, gpus: Iterable[str]) -> Mapping[str, Measurement]:
         """Measure some GPUs now as far as one tenant's release goes. Raises GpuUnavailable."""
         measured = {}
@@ -153,7 +158,8 @@ class Observatory:
                 raise GpuUnavailable(str(error)) from error
             found = measurement(self._seen(sample, census), tenant, uuid)
             if found is None:
-                raise GpuUnavailable(f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}")
+                what = f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}"
+                raise GpuUnavailable(f"{what}. {gpu.remedy}" if gpu.remedy else what)
             measured[uuid] = found
         return measured
 

@@ -214,14 +214,21 @@ class Supervisor:
         if self._is_asleep:
             return partial(self._wake_and_load, engine, model, needs)
         self._require_gpus(self._situation)
-        return self._models.load_work(engine, model, needs)
+        return partial(self._load_and_show, self._models.load_work(engine, model, needs), engine)
+
+    async def _load_and_show(self, work: Work, engine: str, report: Report) -> object:
+        """Load, and return only when what is published shows it."""
+        result = await work(report)
+        await self._world.look(engine)
+        await self.shown()
+        return result
 
     async def _wake_and_load(self, engine: str, model: str, needs: int, report: Report) -> object:
         """Whether the model fits can be told only of a GPU that is awake."""
         report(0, "waking the GPU")
         await self._wake()
         self._require_gpus(self._situation)
-        return await self._models.load_work(engine, model, needs)(report)
+        return await self._load_and_show(self._models.load_work(engine, model, needs), engine, report)
 
     @property
     def _is_asleep(self) -> bool:
@@ -263,7 +270,7 @@ class Supervisor:
 
     async def check(self) -> tuple[Check, ...]:
         """Run every self-check now; see `Controller`."""
-        await self._self_check.look()
+        await asyncio.gather(self._self_check.look(), self._observatory.recheck_engines())
         await self.shown()
         return self._checks
 

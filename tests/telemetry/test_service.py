@@ -20,6 +20,7 @@ from gpusupervisor.state import Check
 from gpusupervisor.telemetry import reader, service
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.database import Database
+from gpusupervisor.telemetry.questions import read_points
 from gpusupervisor.telemetry.reader import Reader
 from gpusupervisor.telemetry.records import Load, Series
 from gpusupervisor.telemetry.service import FILE, MOST_EVENTS, MOST_POINTS, Telemetry
@@ -295,6 +296,9 @@ async def test_a_question_that_takes_too_long_is_refused(large: Path) -> None:
     one = Reader(large, lambda: None, deadline=0.0)
     with pytest.raises(Busy, match="shorter time"):
         await one.ask(lambda connection: connection.execute("SELECT sum(value * at % 7) FROM samples").fetchone())
+    now = time.time_ns() // 1000
+    with pytest.raises(Busy, match="shorter time"):
+        await one.ask(lambda connection: read_points(connection, HOLDING, now - 30 * DAY, now, 100))
     await one.close()
 
 
