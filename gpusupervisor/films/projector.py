@@ -3,7 +3,8 @@
 import heapq
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +39,10 @@ class FilmScript:
         while self._due and self._due[0][0] <= now:
             at, _, picture, line = heapq.heappop(self._due)
             self._applier.apply(picture, line, at)
+
+    def rests_until(self, now: int) -> int | None:
+        """See `Script`."""
+        return self._due[0][0] if self._due else None
 
     def asked(self, now: int, address: str, question: str, body: bytes) -> None:
         """See `Script`."""
@@ -82,6 +87,12 @@ def _settings(film: Film) -> Settings:
     for path, message in findings:
         raise FilmError(f"line 1: settings.{'.'.join(str(part) for part in path)}: {message}")
     return settings
+
+
+def catalog_with(tenants: Mapping[str, object], only: Set[str]) -> Catalog:
+    """The shipped definitions with these tables laid over, by file stem. only: names of those to keep."""
+    whole = _catalog(json.dumps(tenants), ())
+    return replace(whole, definitions={name: each for name, each in whole.definitions.items() if name in only})
 
 
 @cache
