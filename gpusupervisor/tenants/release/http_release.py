@@ -10,11 +10,13 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from gpusupervisor.engine_http import (
+    NO_USERS,
     Answer,
     BadAnswer,
     EngineHttp,
     Header,
     HttpError,
+    Peer,
     TimedOut,
     Unreachable,
     has_key,
@@ -66,6 +68,8 @@ class Place:
     """What goes with every request."""
     takes_keys: bool = True
     """The address is the one that a file names: keys may be sent there."""
+    peer: Peer = NO_USERS
+    """What must be at the other end."""
 
 
 async def request_release(method: ReleaseMethod, place: Place, http: EngineHttp) -> ReleaseAnswer:
@@ -147,7 +151,8 @@ class _Asking:
     async def _get(self, path: str) -> object:
         """JSON. Raises HttpError."""
         headers = (*self.place.headers, *self.method.headers)
-        return _json(await self.http.get(self.place.endpoint, path, timeout=self.method.timeout, headers=headers))
+        place, timeout = self.place, self.method.timeout
+        return _json(await self.http.get(place.endpoint, path, timeout=timeout, headers=headers, peer=place.peer))
 
     async def _send(self, item: str) -> ItemAnswer:
         method = self.method
@@ -163,8 +168,9 @@ class _Asking:
             headers = (("Content-Type", "application/json"), *headers)
         try:
             answer = await self.http.request(
-                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers
-            )
+                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers,
+                peer=self.place.peer,
+            )  # fmt: skip
             return _read(method, item, answer)
         except (Unreachable, TimedOut) as error:
             return ItemAnswer(item, "failed", str(error))
