@@ -10,8 +10,8 @@ from gpusupervisor.gpu.power import DevicePower
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.health.attribution import UNSEEN_FOR, check_processes
 from gpusupervisor.health.driver import check_driver
-from gpusupervisor.health.helper import check_polkit
 from gpusupervisor.health.power import AWAKE_FOR, check_sleep
+from gpusupervisor.health.privileged import check_polkit
 from gpusupervisor.health.surroundings import UNSEEN, DeviceAccess, OpenBy, PolkitSeen, ProcView, Surroundings
 from gpusupervisor.state import Check
 from tests.arbitration.builders import CARD, NOW
