@@ -30,6 +30,7 @@ STOREYS = (
     {"peers"},
     {"keepers", "observatory", "world"},
     {"supervisor"},
+    {"films"},
     {"daemon"},
     {"privileged"},
     {"reader"},
