@@ -50,6 +50,7 @@ from gpusupervisor.state import Check, State
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.examination import Examination
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
@@ -128,6 +129,7 @@ class Supervisor:
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._pace = Pace()
+        self._examination = Examination()
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -304,9 +306,9 @@ class Supervisor:
         """Which tenant such a process would be."""
         return recognise(self._observatory.catalog, process)
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
-        return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+        return await self._examination.of(name, text, self._configuration.catalog.layers)
 
     async def plan_warming(self) -> tuple[WarmStep, ...]:
         """Which models are worth reading into RAM; see `Warmer`."""
