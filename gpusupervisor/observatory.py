@@ -158,7 +158,8 @@ class Observatory:
                 raise GpuUnavailable(str(error)) from error
             found = measurement(self._seen(sample, census), tenant, uuid)
             if found is None:
-                raise GpuUnavailable(f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}")
+                what = f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}"
+                raise GpuUnavailable(f"{what}. {gpu.remedy}" if gpu.remedy else what)
             measured[uuid] = found
         return measured
 

@@ -1,11 +1,14 @@
 """The memory of one GPU, from the best source that its driver has for it. NVML thread only."""
 
 from gpusupervisor.gpu.calls import ask
-from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, DriverError
+from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, IMPLAUSIBLE, DriverError
 from gpusupervisor.gpu.sample import GpuMemory, MemorySource
+from gpusupervisor.quantities import format_bytes
 
 MEMORY_V2 = 0x02000028
 """nvmlMemory_v2: version and size of the structure."""
+SLACK = 256 << 20
+"""Bytes by which the parts may exceed the whole: the driver reads them one after the other."""
 
 
 class MemoryReader:
@@ -47,23 +50,36 @@ def _memory_v2(handle: object) -> GpuMemory:
     told = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     if not told.total:
         raise NoSizeTold
-    return GpuMemory(told.total, told.used, told.free, told.reserved, "nvml-v2")
+    return _plausible(GpuMemory(told.total, told.used, told.free, told.reserved, "nvml-v2"))
 
 
 def _memory_v1(handle: object) -> GpuMemory:
     told = ask("nvmlDeviceGetMemoryInfo", handle)
     if not told.total:
         raise NoSizeTold
-    return GpuMemory(told.total, told.total - told.free, told.free, 0, "nvml-v1")
+    if told.used > told.total:
+        raise DriverError("nvmlDeviceGetMemoryInfo", IMPLAUSIBLE, _impossible(told.used, told.total))
+    return _plausible(GpuMemory(told.total, told.total - told.free, told.free, 0, "nvml-v1"))
+
+
+def _plausible(memory: GpuMemory) -> GpuMemory:
+    """The same; raises DriverError when it cannot be true: the parts are larger than the whole."""
+    parts = memory.used + memory.free + memory.reserved
+    largest = max(memory.used, memory.free, memory.reserved)
+    if largest > memory.total or memory.used < 0 or parts > memory.total + SLACK:
+        raise DriverError("nvmlDeviceGetMemoryInfo", IMPLAUSIBLE, _impossible(max(largest, parts), memory.total))
+    return memory
+
+
+def _impossible(size: int, total: int) -> str:
+    return f"the driver reports {format_bytes(size)} of {format_bytes(total)}, which cannot be"
 
 
 class NoSizeTold(DriverError):  # noqa: N818  (named as what happened)
     """Success, with a size of 0 bytes: some machines with unified memory answer so instead of NOT_SUPPORTED."""
 
     def __init__(self) -> None:
-        super().__init__("nvmlDeviceGetMemoryInfo", FUNCTION_NOT_FOUND)
-        self.text = "a size of 0 bytes"
-        self.args = (f"{self.function}: {self.text}",)
+        super().__init__("nvmlDeviceGetMemoryInfo", FUNCTION_NOT_FOUND, "a size of 0 bytes")
 
 
 def _host_memory() -> GpuMemory:
