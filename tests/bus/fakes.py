@@ -186,6 +186,8 @@ class FixedAuthority:
     async def seen(self) -> PolkitSeen:
         return PolkitSeen("answers")
 
+    async def close(self) -> None: ...
+
 
 Mood = Literal["allow", "deny", "challenge", "hang", "error", "odd"]
 
