@@ -358,6 +358,7 @@ class Supervisor:
                 problems=self._configuration.problems,
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
+                users_declaration_problems=self._observatory.users_declaration_problems(),
                 reloaded=reloaded,
                 residencies=residencies,
                 telemetry=self._telemetry.status,
