@@ -42,7 +42,7 @@ interfaces := $(notdir $(wildcard dbus/*.xml))
 man_sources := $(wildcard dbus/man/*.scd systemd/man/*.scd gpusupervisor/*/man/*.scd)
 man_pages := $(notdir $(man_sources:.scd=))
 # Aliases of manual pages: NAME=PAGE.
-man_links := gpusupervisord.8=gpusupervisor.service.8 gpusupervisor-helper.8=gpusupervisor-helper.service.8
+man_links := gpusupervisor.8=gpusupervisor.service.8 gpusupervisord.8=gpusupervisor.service.8 gpusupervisor-helper.8=gpusupervisor-helper.service.8
 in_mandir = $(foreach page,$1,$(mandir)/man$(subst .,,$(suffix $(page)))/$(page))
 # Every installed file outside the program's own directory; uninstall removes exactly these.
 installed_files := \

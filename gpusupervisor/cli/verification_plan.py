@@ -1,4 +1,4 @@
-"""What a live drill would do on this machine as it is now. Pure."""
+"""What a verification would do on this machine as it is now. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping

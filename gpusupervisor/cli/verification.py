@@ -1,4 +1,4 @@
-"""A live drill carried out: each step asked of the service, timed, measured, and put back."""
+"""A verification carried out: each step asked of the service, timed, measured, and put back."""
 
 import asyncio
 import time
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from gpusupervisor.cli import shapes
 from gpusupervisor.cli.client import BUS_NAME, ROOT, TENANTS
-from gpusupervisor.cli.drill_plan import Step
 from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_ALLOWED, NOT_RUNNING, PARTIAL, CommandFailed
 from gpusupervisor.cli.following import follow
 from gpusupervisor.cli.session import Session
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.cli.verification_plan import Step
 
 ENGINES = f"{BUS_NAME}.Engines"
 PROFILE = f"{BUS_NAME}.Profile"
@@ -24,13 +24,13 @@ _GOOD = ("ok", "unverifiable")
 _CODES = {"failed": FAILED, "partial": PARTIAL}
 """Exit codes by a step's verdict; a failure counts for more."""
 _OUTCOMES = {DONE: "passed", PARTIAL: "partial", FAILED: "failed"}
-"""Of a drill that went through all of its steps, by exit code."""
-_END_OF_DRILL = (NOT_ALLOWED, NOT_RUNNING)
+"""Of a verification that went through all of its steps, by exit code."""
+_ENDS_VERIFICATION = (NOT_ALLOWED, NOT_RUNNING)
 """Exit codes of failures after which no other step can do better."""
 
 
 @dataclass
-class Drill:
+class Verification:
     """One run; `rows` grows step by step, and has them all at the end."""
 
     session: Session
@@ -73,7 +73,7 @@ class Drill:
         try:
             row = await tries[step.kind](step)
         except CommandFailed as failure:
-            if failure.exit_code in _END_OF_DRILL:
+            if failure.exit_code in _ENDS_VERIFICATION:
                 raise
             row = _row(step, "failed", str(failure).removesuffix("."))
         if row["duration"] is None:
@@ -101,7 +101,7 @@ class Drill:
         if (step.target, step.model) not in self._to_load:
             return _row(step, "skipped", f"{step.model}: it was not released")
         path = await self._call("LoadModel", "ss", [step.target, step.model], f"{ROOT}/engines", ENGINES)
-        job, code = await follow(self.session, str(path), "the drill ends, and the model is loaded again")
+        job, code = await follow(self.session, str(path), "the verification ends, and the model is loaded again")
         if code == DONE:
             self._to_load.remove((step.target, step.model))
             result = job["result"]
@@ -144,10 +144,10 @@ class Drill:
 
     def _leave_out_the_rest(self) -> None:
         for step in self.steps[len(self.rows) :]:
-            self.rows.append(_row(step, "skipped", step.skipped or "the drill has ended before it"))
+            self.rows.append(_row(step, "skipped", step.skipped or "the verification had ended"))
 
     async def _put_back(self) -> None:
-        """Have loaded again what the drill had released, without waiting for it."""
+        """Have loaded again what the verification had released, without waiting for it."""
         for engine, model in self._to_load:
             try:
                 job = await self._call("LoadModel", "ss", [engine, model], f"{ROOT}/engines", ENGINES)
@@ -157,7 +157,7 @@ class Drill:
 
 
 def planned(steps: list[Step]) -> list[Shape]:
-    """The rows of a drill that is only shown."""
+    """The rows of a verification that is only shown."""
     return [_row(each, "skipped" if each.skipped else "planned", each.skipped or each.what) for each in steps]
 
 
