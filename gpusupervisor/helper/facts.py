@@ -131,9 +131,14 @@ class FactTeller:
         return [
             self._read(key, variables)
             if key in engines or key.pid in known
-            else Told(key, None, "holds no VRAM and is no engine")
+            else Told(key, None, "holds no VRAM and is no engine" if self._lives(key) else "is gone")
             for key in asked
         ]
+
+    def _lives(self, key: ProcessKey) -> bool:
+        """Whether there is such a process, and not another one of the same PID."""
+        stat = self._proc.stat(key.pid)
+        return stat is not None and stat.key == key
 
     def _starters_of(self, holders: frozenset[int]) -> frozenset[int]:
         """The ancestors of processes, PID 1 left out: a server's settings are with the server, not its workers."""
