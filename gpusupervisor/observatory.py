@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
@@ -17,8 +18,7 @@ from gpusupervisor.engines.reading import Reading
 from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
-from gpusupervisor.gpu.monitor import GpuMonitor
-from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.keepers.engine_discovery import EngineDiscovery
 from gpusupervisor.keepers.engine_scan import EngineScan
 from gpusupervisor.peers.unit_client import Units
@@ -26,7 +26,8 @@ from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
-from gpusupervisor.tenants.activity.tracker import ActivityTracker
+from gpusupervisor.tenants.activity.cpu_time import cpu_time_of
+from gpusupervisor.tenants.activity.tracker import ActivityTracker, CpuTime
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, TenantPresence
@@ -42,18 +43,38 @@ from gpusupervisor.tenants.take_census import take_census
 _ANSWERED = ("idle", "busy", "claimed", "stirring", "stuck")
 
 
+class Monitor(Protocol):
+    """The GPUs; see `GpuMonitor`."""
+
+    async def sample(
+        self, *, fresh_processes: bool = False, utilization: bool = False, needed: bool = True, sensors: bool = False
+    ) -> Sample:
+        """All GPUs now."""
+
+    async def wake(self) -> Sample:
+        """All GPUs now, those woken that sleep."""
+
+    async def sample_gpu(self, uuid: str) -> GpuSample:
+        """One GPU now with its processes. Raises NoSuchGpu."""
+
+    async def close(self) -> None:
+        """Let the driver go."""
+
+
 class Observatory:
     """Looks at GPUs, processes and engines."""
 
     def __init__(
         self,
-        monitor: GpuMonitor,
+        monitor: Monitor,
         processes: ProcessReader,
         http: EngineHttp,
         catalog: Catalog,
         clock: Clock,
         units: Units,
+        cpu_time: CpuTime = cpu_time_of,
     ) -> None:
+        """cpu_time: reads the CPU time of a tenant's processes."""
         self._units = units
         self._declared: Mapping[str, Variables] = {}
         self._users_problems: dict[str, tuple[Problem, ...]] = {}
@@ -62,7 +83,7 @@ class Observatory:
         self.use(catalog)
         self._monitor = monitor
         self._processes = processes
-        self._tracker = ActivityTracker(clock, http)
+        self._tracker = ActivityTracker(clock, http, cpu_time=cpu_time)
         self._recognizer = Recognizer()
         self._clock = clock
 
@@ -120,6 +141,11 @@ class Observatory:
         activity = await self._tracker.recheck(tenant)
         return replace(seen, now=self._clock.now(), activities={**seen.activities, tenant: activity})
 
+    async def recheck_engines(self) -> None:
+        """Query every engine whose API had a problem, so that what has been repaired does not count any more."""
+        troubled = [tenant for tenant, each in self._tracker.activities().items() if each.trouble or each.unreachable]
+        await asyncio.gather(*(self._tracker.recheck(tenant) for tenant in troubled))
+
     async def measure(self, tenant: str, gpus: Iterable[str]) -> Mapping[str, Measurement]:
         """Measure some GPUs now as far as one tenant's release goes. Raises GpuUnavailable."""
         measured = {}
@@ -133,7 +159,8 @@ class Observatory:
                 raise GpuUnavailable(str(error)) from error
             found = measurement(self._seen(sample, census), tenant, uuid)
             if found is None:
-                raise GpuUnavailable(f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}")
+                what = f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}"
+                raise GpuUnavailable(f"{what}. {gpu.remedy}" if gpu.remedy else what)
             measured[uuid] = found
         return measured
 

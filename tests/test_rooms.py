@@ -28,6 +28,7 @@ STOREYS = (
     {"peers"},
     {"keepers", "observatory", "world"},
     {"supervisor"},
+    {"films"},
     {"daemon"},
     {"helper"},
 )

@@ -46,7 +46,7 @@ class Arbiter:
         learned: LearnedFacts | None = None,
         counters: Counters | None = None,
     ) -> None:
-        """spawn: starts a task whose unexpected exception ends the daemon. learned, counters: None begins without any."""
+        """spawn: starts a task whose unexpected exception ends the daemon. learned, counters: None: none yet."""
         self.running: dict[str, ReleasePlan] = {}
         """By GPU."""
         self.counters = counters or Counters()

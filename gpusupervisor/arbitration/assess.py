@@ -98,7 +98,8 @@ def _lacking(situation: Situation, tenant: TenantSituation, cards: Sequence[str]
         return f"{word}{grown}; {sums}: at least {missing} are missing"
     if need.is_open:
         grown = format_bytes(pressure.grown) if pressure else "some"
-        return f"it has grown by {grown} until the card was full, and works on; {sums}: more is missing, at least {missing}"
+        lacks = f"more is missing, at least {missing}"
+        return f"it has grown by {grown} until the card was full, and works on; {sums}: {lacks}"
     what = "part of it spilled into system memory, and it" if need.source == "spilled" else "it"
     return f"{what} needs {format_bytes(need.low)}; {sums}: {missing} are missing"
 

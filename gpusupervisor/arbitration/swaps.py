@@ -1,4 +1,4 @@
-"""Swaps: memory that one tenant gave up for another, counted for each pair so that it cannot go back and forth for ever."""
+"""Swaps: memory that one tenant gave up for another, counted for each pair so that there is an end to it."""
 
 from collections import deque
 from dataclasses import dataclass

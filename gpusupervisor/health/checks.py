@@ -42,7 +42,7 @@ def _skipped(name: str, summary: str) -> Check:
 
 
 CHECKS = (
-    SelfCheckItem("driver", lambda facts: (check_driver(facts.sample, facts.surroundings.access),)),
+    SelfCheckItem("driver", lambda facts: (check_driver(facts.sample),)),
     SelfCheckItem("gpus", lambda facts: check_gpus(facts.sample)),
     SelfCheckItem("attribution", lambda facts: check_attribution(facts.sample)),
     SelfCheckItem("processes", lambda facts: (check_processes(facts),)),

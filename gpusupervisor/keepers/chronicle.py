@@ -137,7 +137,9 @@ class Chronicle:
             uuid, name = gpu.identity.uuid, gpu.identity.name
             if gpu.state in _BAD_GPU and uuid not in bad:
                 bad.add(uuid)
-                write(health.GpuLost(uuid, name, gpu.state, gpu.detail, f"gpu-{uuid}"))
+                driver = state.sample.driver
+                remedy = _unsaid(driver.remedy if driver.state != "ok" else gpu.remedy)
+                write(health.GpuLost(uuid, name, gpu.state, gpu.detail, remedy, f"gpu-{uuid}"))
             elif gpu.state not in _BAD_GPU and uuid in bad:
                 bad.remove(uuid)
                 write(health.GpuBack(uuid, name, f"gpu-{uuid}"))

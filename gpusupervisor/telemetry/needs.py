@@ -11,16 +11,16 @@ ends replaces what the old one taught.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.learned import Fact, FactKind, LearnedFacts, Measured
 from gpusupervisor.arbitration.pressure import is_full
-from gpusupervisor.arbitration.situation import TenantSituation
+from gpusupervisor.arbitration.situation import Situation, TenantSituation
 from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.state import State
-from gpusupervisor.tenants.census import TenantPresence
+from gpusupervisor.tenants.census import Census, TenantPresence
 
 SESSIONS = 10
 """Of the last so many counts the largest."""
@@ -50,6 +50,18 @@ def _nowhere(_fact: Fact) -> None:
     """Nothing is stored."""
 
 
+class Look(Protocol):
+    """What one look has seen."""
+
+    @property
+    def situation(self) -> Situation:
+        """What decisions look at."""
+
+    @property
+    def census(self) -> Census:
+        """Whose memory is whose."""
+
+
 class NeedLearner:
     """Watches every tenant at work."""
 
@@ -62,7 +74,7 @@ class NeedLearner:
         self.counters = counters or Counters()
         self._sessions: dict[str, _Session] = {}
 
-    def observe(self, state: State, at: int) -> None:
+    def observe(self, state: Look, at: int) -> None:
         """One look. at: realtime."""
         for tenant in state.situation.tenants.values():
             if tenant.activity == "busy" and not tenant.protected and (held := _held(state, tenant)):
@@ -78,7 +90,7 @@ class NeedLearner:
         """Begin anew."""
         self._sessions.pop(tenant, None)
 
-    def _work(self, state: State, tenant: TenantSituation, held: int, at: int) -> None:
+    def _work(self, state: Look, tenant: TenantSituation, held: int, at: int) -> None:
         session = self._sessions.get(tenant.id)
         if session is None:
             session = self._sessions[tenant.id] = _Session(0, at, "", pressed=False, roomy=True)
@@ -140,7 +152,7 @@ class NeedLearner:
         self._learned.learn(fact)
 
 
-def _held(state: State, tenant: TenantSituation) -> int:
+def _held(state: Look, tenant: TenantSituation) -> int:
     """Bytes on all GPUs; 0 when that is not known, or not its own doing."""
     blind = tenant.unknown_on or tenant.orphan_on or tenant.remote
     blind = blind or any(

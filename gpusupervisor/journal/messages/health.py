@@ -47,11 +47,12 @@ class GpuLost(Entry):
 
     message_id = "cf019a9d095f476dba1fe22978cdabcc"
     level = ERROR
-    text = "{gpu_name} ({gpu}) is {state}: {detail}"
+    text = "{gpu_name} ({gpu}) is {state}: {detail}. To do: {remedy}"
     gpu: str
     gpu_name: str
     state: str
     detail: str
+    remedy: str
     check: str
 
 
