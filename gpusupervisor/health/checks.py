@@ -49,13 +49,13 @@ CHECKS = (
     SelfCheckItem("configuration", lambda facts: check_configuration(facts.problems, facts.refused)),
     SelfCheckItem(
         "declarations",
-        lambda facts: check_declarations(facts.declaration_problems),
+        lambda facts: check_declarations(facts.declaration_problems, facts.users_declaration_problems),
         _ok("declarations", "all declarations in units are valid"),
     ),
     SelfCheckItem(
         "tenants",
-        lambda facts: check_tenants(facts.situation, facts.activities, facts.reloaded),
-        _ok("tenants", "no tenant is stuck, orphaned or reloaded right after a release"),
+        check_tenants,
+        _ok("tenants", "no tenant is stuck, orphaned, keeps its memory when asked, or is reloaded right after"),
     ),
     SelfCheckItem("apis", check_apis, _skipped("apis", "no engine with an API is running")),
     SelfCheckItem(
