@@ -66,6 +66,7 @@ def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
         unattributed=account.unattributed if account else 0,
         attribution_problem=gpu.attribution_problem,
         reserved=memory.reserved,
+        shared=memory.shared,
     )
 
 
@@ -127,7 +128,7 @@ def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
     holding: int | None = presence.holdings.get(gpu, 0) if presence else 0
     if sample.attribution_problem or (presence and gpu in presence.unknown_on):
         holding = None
-    return Measurement(holding, sample.memory.free, others)
+    return Measurement(holding, sample.memory.free, others, sample.memory.shared)
 
 
 def _need(

@@ -94,7 +94,9 @@ class GpuSituation:
     unattributed: int = 0
     attribution_problem: str = ""
     reserved: int = 0
-    """Of `total`: what driver and firmware keep for themselves."""
+    """Of `total`: what driver and firmware keep for themselves; of shared memory, what host programs hold."""
+    shared: bool = False
+    """It is the host's memory."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ class Measurement:
     free: int
     others: Mapping[str, int]
     """What everybody else holds, by name: their growth must not hide what came back."""
+    shared: bool = False
+    """It is the host's memory: what is free moves with every program, so it is no witness."""
 
 
 def credited(before: Measurement, after: Measurement) -> int:
@@ -26,8 +28,11 @@ def credited(before: Measurement, after: Measurement) -> int:
 
     Two witnesses must agree: the tenant holds less, and the device has more free, where what others took meanwhile
     counts as come back too. A process that vanished from the list while its memory is still in use brought nothing.
-    Where the tenant's holding has no known size, the device alone is the witness.
+    Where the tenant's holding has no known size, the device alone is the witness. Of memory that is shared with the
+    host the tenant's own fall is the only one.
     """
+    if after.shared and before.holding is not None and after.holding is not None:
+        return max(0, before.holding - after.holding)
     taken = sum(max(0, size - before.others.get(name, 0)) for name, size in after.others.items())
     device = max(0, after.free - before.free + taken)
     if before.holding is None or after.holding is None:
