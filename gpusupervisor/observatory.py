@@ -252,7 +252,7 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
 def _settings_problem(reading: Reading, endpoint: str, sight: Sight) -> str:
     if reading.found or is_local(endpoint):
         is_blind = not reading.found and sight.state not in ("ok", "unasked")
-        return f"{reading.problem}; the helper does not tell of other users' processes" if is_blind else reading.problem
+        return f"{reading.problem}; the reader does not tell of other users' processes" if is_blind else reading.problem
     return "it is on another machine"
 
 

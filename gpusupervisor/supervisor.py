@@ -50,6 +50,7 @@ from gpusupervisor.state import Check, State
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
@@ -75,6 +76,11 @@ class Judged:
     seen: Seen
     situation: Situation
     assessments: dict[str, Assessment]
+
+    @property
+    def census(self) -> Census:
+        """Whose memory is whose."""
+        return self.seen.census
 
 
 class Supervisor:
@@ -137,7 +143,10 @@ class Supervisor:
 
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
-        judged = await self.judge()
+        return self.show(await self.judge())
+
+    def show(self, judged: Judged) -> State:
+        """What to publish of a tick."""
         state = self._state(judged.seen, judged.situation, judged.assessments)
         if self._automatic.on:
             self._models.reload_spilled(judged.seen, judged.situation)
@@ -156,7 +165,9 @@ class Supervisor:
         self._chronicle.assessed(situation, assessments)
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
-        return Judged(seen, situation, assessments)
+        judged = Judged(seen, situation, assessments)
+        self._telemetry.learn(judged)
+        return judged
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""

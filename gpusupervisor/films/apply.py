@@ -2,11 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 from gpusupervisor.films import checks
 from gpusupervisor.films.checks import FilmError, Line
+from gpusupervisor.films.shorthands import expand
 from gpusupervisor.films.stage import UNKNOWN_SIZE, Reply, Stage, StagedGpu, StagedProcess, StagedUnit
 from gpusupervisor.films.values import Picture
 from gpusupervisor.gpu.sample import GpuState, MemorySource, ProcessKind
@@ -22,10 +23,11 @@ _NOBODYS: Mapping[str, int] = {}
 class Applier:
     """Puts changes on a stage."""
 
-    def __init__(self, stage: Stage, answers: Mapping[str, object]) -> None:
-        """answers: those that have a name."""
+    def __init__(self, stage: Stage, answers: Mapping[str, object], realtime: Callable[[int], int] = int) -> None:
+        """answers: those that have a name. realtime: the wall-clock time of an instant."""
         self._stage = stage
         self._answers = answers
+        self._realtime = realtime
 
     def apply(self, picture: Picture, line_number: int, now: int) -> None:
         """Raises FilmError."""
@@ -34,7 +36,7 @@ class Applier:
         for pid, entry in checks.table(picture.get("processes", {})).items():
             self._process(pid, entry, line_number, now)
         for address, entry in checks.table(picture.get("http", {})).items():
-            self._http(address, entry, line_number)
+            self._http(address, entry, line_number, now)
         for name, entry in checks.table(picture.get("units", {})).items():
             self._unit(name, entry, line_number)
 
@@ -92,15 +94,18 @@ class Applier:
             raise checks.Unfit(f"names the GPU {sorted(strangers)[0]!r}; there are {checks.words(self._stage.gpus)}")
         return {alias: _vram(size) for alias, size in value.items()}
 
-    def _http(self, place: str, entry: object, number: int) -> None:
+    def _http(self, place: str, entry: object, number: int, now: int) -> None:
         address = place if ":" in place else f"127.0.0.1:{place}"
         if entry is None:
             self._stage.answers.pop(address, None)
             return
         known = self._stage.answers.setdefault(address, {})
         for question, answer in _table(entry, number, f"http.{place}").items():
-            key = question if " " in question or question == "*" else f"GET {question}"
-            if answer is None:
+            key = f"GET {question}" if question.startswith("/") else question
+            if " " not in key and key != "*":
+                path = f"http.{place}.{question}"
+                known |= expand(key, Line(_table(answer, number, path), number, path), self._realtime(now))
+            elif answer is None:
                 known.pop(key, None)
             else:
                 known[key] = self._reply(answer, number, f"http.{place}.{question}")

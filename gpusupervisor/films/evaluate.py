@@ -89,6 +89,8 @@ class _Judge:
             return self._journal()
         if what == "outcome":
             return self._outcome()
+        if what == "refused":
+            return self._refused()
         return self._throughout(_CLAIMS.get(what, _state))
 
     def _throughout(self, claim: "Claim") -> str | None:
@@ -158,6 +160,18 @@ class _Judge:
             return None
         return f"{len(found)} such entries" + (f", the first: {found[0].text}" if found else "")
 
+    def _refused(self) -> str | None:
+        """Of a person's request."""
+        naming, expected = str(self.expected.details.get("naming", "")), self.expected
+        found = [
+            f"at {_time(at)}: {deed}: {error}"
+            for at, deed, error in self.record.refusals
+            if expected.since <= at <= expected.until and expected.tenant in deed and naming in error
+        ]
+        if bool(found) != expected.wrong:
+            return None
+        return "; ".join(found) or "nothing was refused"
+
     def _outcome(self) -> str | None:
         """Of a step of the tenant's, or of a plan for nobody in particular."""
         expected, details = self.expected, self.expected.details
@@ -223,13 +237,13 @@ def _learned(moment: Moment, expected: Expectation) -> tuple[bool, str]:
 def _blocked(moment: Moment, expected: Expectation) -> tuple[bool, str]:
     """Whether what is said of anybody that lacks memory names the tenant as in the way."""
     told = [assessment.reason for assessment in moment.assessments.values() if assessment.starved]
-    reason = str(expected.details.get("reason", ""))
-    return any(expected.tenant in each and reason in each for each in told), "; ".join(told) or "nobody is starved"
+    texts = [expected.tenant, *(str(expected.details.get(key, "")) for key in ("reason", "naming"))]
+    return any(all(text in each for text in texts) for each in told), "; ".join(told) or "nobody is starved"
 
 
 def _unhealthy(moment: Moment, expected: Expectation) -> tuple[bool, str]:
     naming, name = str(expected.details.get("naming", expected.tenant)), expected.details.get("check")
-    bad = [check for check in moment.checks if check.state not in ("ok", "unknown")]
+    bad = [check for check in moment.checks if check.state in ("degraded", "failed")]
     found = [check for check in bad if naming in f"{check.summary} {check.impact} {check.remedy}"]
     is_so = any(name in (None, check.id) for check in found)
     return is_so, "; ".join(f"{check.id}: {check.summary}" for check in bad) or "all is healthy"

@@ -13,16 +13,18 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "starved": ("least", "most"),
     "asked": ("first", "for", "pressed-at", "times"),
     "nobody-asked": ("but",),
-    "blocked": ("reason",),
+    "blocked": ("reason", "naming"),
     "reclaimable": ("least", "most"),
     "need": ("least", "most", "source"),
     "learned": ("kind", "least", "most"),
     "unhealthy": ("check", "naming"),
     "journal": ("message", "naming", "least", "most"),
     "reason": ("naming",),
+    "refused": ("naming",),
     "outcome": ("is", "freed-least"),
 }
 """What may be expected, with the keys that it takes beside `tenant` and times."""
+_OF_NOBODY = frozenset({"nobody-asked", "unhealthy", "journal", "outcome", "blocked", "refused"})
 _SIZES = ("least", "most", "freed-least")
 _HELD_THROUGHOUT = frozenset({*STATES, "starved", "reclaimable", "need", "learned", "blocked", "unhealthy", "reason"})
 
@@ -36,7 +38,7 @@ def read_expectation(table: Mapping[str, object], number: int) -> Expectation:
     if what not in EXPECTED:
         raise line.fault("expect", f'is "{written}"; allowed: {", ".join(EXPECTED)}, each also with "not " before it')
     tenant = line.take("tenant", checks.text, "")
-    if not tenant and what not in ("nobody-asked", "unhealthy", "journal", "outcome", "blocked"):
+    if not tenant and what not in _OF_NOBODY:
         raise line.fault("tenant", f'is missing: whose "{what}" is expected?')
     line.take("note", checks.text, "")
     since, until, always = _when(line, what, wrong=wrong)

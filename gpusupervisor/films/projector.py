@@ -24,9 +24,9 @@ NOON = 1_764_590_400_000_000
 class FilmScript:
     """Puts a film's changes on the stage as time goes by, and what it answers to requests."""
 
-    def __init__(self, film: Film, stage: Stage) -> None:
+    def __init__(self, film: Film, stage: Stage, clock: VirtualClock) -> None:
         self._film = film
-        self._applier = Applier(stage, film.header.answers)
+        self._applier = Applier(stage, film.header.answers, clock.realtime)
         self._due: list[tuple[int, int, Picture, int]] = [
             (change.at + ORIGIN, number, change.picture, change.line) for number, change in enumerate(film.changes)
         ]
@@ -60,7 +60,7 @@ def production_of(film: Film, definitions: Sequence[Path] = (), *, acts: bool | 
     stage = Stage()
 
     def script(clock: VirtualClock) -> FilmScript:
-        made = FilmScript(film, stage)
+        made = FilmScript(film, stage, clock)
         made.advance(clock.now())
         return made
 

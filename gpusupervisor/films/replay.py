@@ -18,6 +18,7 @@ from gpusupervisor.arbitration.learned import Fact
 from gpusupervisor.arbitration.situation import Assessment, ReleasePlan, Situation
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.run import Rules
+from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.errors import SupervisorError
 from gpusupervisor.films import virtual_time
 from gpusupervisor.films.seams import StagedHelper, StagedHttp, StagedMonitor, StagedProcfs, StagedUnits
@@ -30,8 +31,8 @@ from gpusupervisor.observatory import Observatory
 from gpusupervisor.peers.hardware_client import HardwareClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
-from gpusupervisor.state import Check, State
-from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.state import Check
+from gpusupervisor.supervisor import Configuration, Judged, Supervisor, limits_of
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
@@ -118,8 +119,9 @@ class Production:
     learned: tuple[Learned, ...] = ()
     commands: tuple[Command, ...] = ()
     started_at: int = 1_700_000_000_000_000
-    keeps_moments: bool = True
-    observe: Callable[[int, State], None] = lambda _now, _state: None
+    shown_every: int = 5 * MICROSECONDS
+    """How often what is only shown (health, engines, models) is worked out too; 0: never, and no moments are kept."""
+    observe: Callable[[int, Judged], None] = lambda _now, _judged: None
     """Hears of every look."""
 
 
@@ -140,6 +142,8 @@ class _Take:
         """By "host:port": the tenant that was last seen there."""
         self._plans: dict[str, ReleasePlan] = {}
         """By tenant: the plan that was begun last, of those that ask it."""
+        self._checks: tuple[Check, ...] = ()
+        self._shown_at = -production.shown_every
         self._commands = sorted(production.commands, key=lambda command: command.at)
 
     @property
@@ -195,22 +199,28 @@ class _Take:
             self._script.advance(self._clock.now())
             while self._commands and self._commands[0].at <= self._at:
                 doing.add(tasks.create_task(self._do(supervisor, self._commands.pop(0))))
-            state = await supervisor.tick()
-            for tenant, presence in state.census.tenants.items():
+            judged = await supervisor.judge()
+            for tenant, presence in judged.census.tenants.items():
                 if presence.endpoint and (presence.holders or presence.servers):
                     self._addresses[urlsplit(presence.endpoint).netloc] = tenant
-            self._production.observe(self._clock.now(), state)
-            if self._production.keeps_moments:
-                self._keep(state, telemetry)
+            self._production.observe(self._clock.now(), judged)
+            if self._production.shown_every:
+                self._show(supervisor, judged)
+                self._keep(judged, telemetry)
             await supervisor.pause()
         for task in doing:
             task.cancel()
 
-    def _keep(self, state: State, telemetry: Telemetry) -> None:
-        at = state.situation.now - ORIGIN
+    def _show(self, supervisor: Supervisor, judged: Judged) -> None:
+        if self._at >= self._shown_at + self._production.shown_every:
+            self._shown_at = self._at
+            self._checks = supervisor.show(judged).checks
+
+    def _keep(self, judged: Judged, telemetry: Telemetry) -> None:
+        at = judged.situation.now - ORIGIN
         learned = {f"{fact.kind} {fact.tenant}": fact.value for fact in telemetry.facts.all()}
         self._record.moments.append(
-            Moment(at, state.situation, state.activities, state.assessments, state.checks, learned)
+            Moment(at, judged.situation, judged.seen.activities, judged.assessments, self._checks, learned)
         )
 
     async def _do(self, supervisor: Supervisor, command: Command) -> None:
@@ -248,7 +258,7 @@ class _Take:
     @contextmanager
     def _listening(self) -> Iterator[None]:
         """Take down what the service writes into its journal, and let nothing of it through."""
-        if not self._production.keeps_moments:
+        if not self._production.shown_every:
             with contextlib.ExitStack() as stack:
                 _LOG.setLevel(logging.CRITICAL)
                 stack.callback(_LOG.setLevel, logging.NOTSET)

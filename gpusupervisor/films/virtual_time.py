@@ -79,5 +79,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def run(main: Callable[[VirtualClock], Coroutine[Any, Any, T]], started_at: int = 0) -> T:
     """Run a coroutine to its end in virtual time."""
     clock = VirtualClock(started_at)
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
-        return runner.run(main(clock))
+    loop = VirtualLoop(clock)
+    try:
+        return loop.run_until_complete(main(clock))
+    finally:
+        loop.close()

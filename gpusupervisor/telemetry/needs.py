@@ -9,14 +9,14 @@ old one taught; until then the old need stands, for too much is asked for rather
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from gpusupervisor.arbitration.eligibility import WORTHWHILE
 from gpusupervisor.arbitration.learned import Fact, LearnedFacts, Measured
-from gpusupervisor.arbitration.situation import TenantSituation
+from gpusupervisor.arbitration.situation import Situation, TenantSituation
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.state import State
-from gpusupervisor.tenants.census import TenantPresence
+from gpusupervisor.tenants.census import Census, TenantPresence
 
 SESSIONS = 10
 """Of the last so many counts the largest."""
@@ -38,6 +38,18 @@ class _Session:
     """The card was full meanwhile."""
 
 
+class Look(Protocol):
+    """What one look has seen."""
+
+    @property
+    def situation(self) -> Situation:
+        """What decisions look at."""
+
+    @property
+    def census(self) -> Census:
+        """Whose memory is whose."""
+
+
 class NeedLearner:
     """Watches every tenant at work."""
 
@@ -45,7 +57,7 @@ class NeedLearner:
         self._learned = learned
         self._sessions: dict[str, _Session] = {}
 
-    def observe(self, state: State, at: int) -> None:
+    def observe(self, state: Look, at: int) -> None:
         """One look. at: realtime."""
         for tenant in state.situation.tenants.values():
             if tenant.activity == "busy" and not tenant.protected and (held := _held(state, tenant)):
@@ -59,7 +71,7 @@ class NeedLearner:
         """Begin anew."""
         self._sessions.pop(tenant, None)
 
-    def _work(self, state: State, tenant: TenantSituation, held: int, at: int) -> None:
+    def _work(self, state: Look, tenant: TenantSituation, held: int, at: int) -> None:
         session = self._sessions.get(tenant.id)
         if session is None:
             session = self._sessions[tenant.id] = _Session(0, at, "", pressed=False)
@@ -90,7 +102,7 @@ class NeedLearner:
             self._learned.learn(fact)
 
 
-def _held(state: State, tenant: TenantSituation) -> int:
+def _held(state: Look, tenant: TenantSituation) -> int:
     """Bytes on all GPUs; 0 when that is not known, or not its own doing."""
     blind = tenant.unknown_on or tenant.orphan_on or tenant.remote
     blind = blind or any(

@@ -19,7 +19,7 @@ from gpusupervisor.telemetry import happenings
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.downsample import SeriesPoint
 from gpusupervisor.telemetry.gather import Gatherer
-from gpusupervisor.telemetry.needs import NeedLearner
+from gpusupervisor.telemetry.needs import Look, NeedLearner
 from gpusupervisor.telemetry.questions import read_events, read_least, read_points, read_series
 from gpusupervisor.telemetry.reader import Reader
 from gpusupervisor.telemetry.records import (
@@ -115,13 +115,16 @@ class Telemetry:
 
     # Told
 
-    def observe(self, state: State) -> None:
-        """One look: figures, what has changed, what can be learned."""
-        at = self._clock.realtime(state.situation.now)
+    def learn(self, look: Look) -> None:
+        """What can be learned from one look."""
         if self.recalled.is_set():
-            self._needs.observe(state, at)
+            self._needs.observe(look, self._clock.realtime(look.situation.now))
+
+    def observe(self, state: State) -> None:
+        """One look: figures, and what has changed."""
         if self._store is None:
             return
+        at = self._clock.realtime(state.situation.now)
         if points := self._gatherer.points(state, at):
             self._store.put_points(points)
         for event in self._changes.events(state, at):

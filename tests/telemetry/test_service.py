@@ -135,6 +135,7 @@ async def test_what_changes_in_health_and_fan_control_is_told_once(telemetry: Te
         state(), checks=(Check("driver", "failed", "gone"), Check("fine", "ok", "")), controls=Controls({CARD: gpu}, "")
     )
     for each in (state(), bad, bad, state()):
+        telemetry.learn(each)
         telemetry.observe(each)
     health = await stored(telemetry, "health", 2)
     assert [(each["id"], each["state"]) for each in health] == [("driver", "gone"), ("driver", "failed")]
@@ -142,7 +143,9 @@ async def test_what_changes_in_health_and_fan_control_is_told_once(telemetry: Te
 
 
 async def test_figures_can_be_asked_after_a_restart(telemetry: Telemetry, tmp_path: Path) -> None:
+    telemetry.learn(state("busy", 8))
     telemetry.observe(state("busy", 8))
+    telemetry.learn(state("idle", 2))
     telemetry.observe(state("idle", 2))
     await telemetry.close()
     again = await begun(tmp_path)
@@ -161,6 +164,7 @@ def replace_series(series: Series, **changes: str) -> Series:
 
 
 async def test_what_was_learned_is_kept_and_can_be_forgotten(telemetry: Telemetry, tmp_path: Path) -> None:
+    telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
     telemetry.facts.learn_floor("app", CARD, GIB, "a test", 1)
     assert {fact.kind for fact in telemetry.learned()} == {"floor", "need"}
@@ -262,6 +266,7 @@ async def stored_nothing(telemetry: Telemetry) -> None:
 
 async def test_without_a_directory_it_learns_and_says_that_nothing_is_stored() -> None:
     telemetry = await begun(None)
+    telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
     telemetry.note(PlanMade(make_plan()))
     assert telemetry.facts.need("app") == 14 * GIB
