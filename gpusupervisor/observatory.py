@@ -36,6 +36,7 @@ from gpusupervisor.tenants.declared import Variables, tempered, with_declaration
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.release.versions import at_least
 from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.take_census import take_census
 
@@ -222,7 +223,24 @@ class Observatory:
         self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
         definitions = {presence.id: self._definition(presence) for presence in census.tenants.values()}
         remote = frozenset(t.id for t in census.tenants.values() if t.endpoint and not is_local(t.endpoint))
-        return Seen(self._clock.now(), sample, census, {}, definitions, remote)
+        problems = {
+            tenant: problem
+            for tenant, definition in definitions.items()
+            if definition.release and (problem := self._release_problem(tenant, definition))
+        }
+        return Seen(self._clock.now(), sample, census, {}, definitions, remote, problems)
+
+    def _release_problem(self, tenant: str, definition: TenantDefinition) -> str:
+        """Why every rung of a tenant's release would be refused because of its engine's version; empty when one would
+        not, or nothing is known."""
+        version = self._tracker.version(tenant)
+        if not version or not all(rung.version for rung in definition.release):
+            return ""
+        minimums = [rung.version.minimum for rung in definition.release if rung.version]
+        if any(at_least(version, minimum) is not False for minimum in minimums):
+            return ""
+        minimum = minimums[0]
+        return f"its version {version} is too old for its release, which needs {minimum} or later: update it"
 
     def _heed_declarations(self, present: frozenset[str]) -> None:
         declared = self._units.declared(present)

@@ -124,12 +124,11 @@ class Supervisor:
         self._chronicle = Chronicle()
         self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
         self._residency = residency or ResidencyKeeper(clock, ModelFacts(self._telemetry))
-        self._arbiter = Arbiter(
-            self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
-        )
+        facts, counters = self._telemetry.facts, self._telemetry.counters
+        spawn = tasks.create_task
+        self._arbiter = Arbiter(self._world, clock, self._happened, spawn, settings.reservation, facts, counters)
         self._least = LeastHeld(self._telemetry, clock)
         books = LoadBooks(self._residency, self._telemetry)
-        spawn = tasks.create_task
         self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
@@ -162,7 +161,7 @@ class Supervisor:
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
         assessments = assess(situation)
-        self._chronicle.assessed(situation, assessments)
+        self._chronicle.assessed(situation, assessments, self._arbiter.history.swaps.thrashing(situation.now))
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
         judged = Judged(seen, situation, assessments)
@@ -205,7 +204,7 @@ class Supervisor:
             reasons = {blocker.reason for blocker in plan.blockers}
             raise (Busy if "busy" in reasons else NotReclaimable)(plan.summary)
         result = await self._carry_out(plan)
-        if result.steps[0].outcome not in ("freed", "partial"):
+        if result.outcome != "satisfied":
             raise shortcoming(result)
         return result
 
@@ -358,6 +357,9 @@ class Supervisor:
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
                 reloaded=reloaded,
+                failures=self._arbiter.history.failures(),
+                thrashing=self._arbiter.history.swaps.thrashing(situation.now),
+                cards=self._models.cards,
                 residencies=residencies,
                 telemetry=self._telemetry.status,
             )
@@ -377,6 +379,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
+            counters=self._arbiter.counters.all(),
             cards=self._models.cards,
         )
 

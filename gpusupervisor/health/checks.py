@@ -54,8 +54,8 @@ CHECKS = (
     ),
     SelfCheckItem(
         "tenants",
-        lambda facts: check_tenants(facts.situation, facts.activities, facts.reloaded),
-        _ok("tenants", "no tenant is stuck, orphaned or reloaded right after a release"),
+        check_tenants,
+        _ok("tenants", "no tenant is stuck, orphaned, keeps its memory when asked, or is reloaded right after"),
     ),
     SelfCheckItem("apis", check_apis, _skipped("apis", "no engine with an API is running")),
     SelfCheckItem(

@@ -30,6 +30,7 @@ from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
 from tests.arbitration.seen import card, doing
+from tests.health.builders import facts
 
 OK = DriverStatus("ok", version="580.95.05")
 
@@ -50,7 +51,11 @@ def of_attribution(*gpus: GpuSample) -> Check:
 
 def of_tenant(one: TenantSituation, activity: Activity | None = None, *, reloaded: bool = False) -> tuple[Check, ...]:
     activities = {one.id: activity} if activity else {}
-    return check_tenants(situation(one), activities, frozenset({one.id}) if reloaded else frozenset())
+    return check_tenants(
+        facts(
+            situation=situation(one), activities=activities, reloaded=frozenset({one.id}) if reloaded else frozenset()
+        )
+    )
 
 
 def says_everything(check: Check) -> bool:
