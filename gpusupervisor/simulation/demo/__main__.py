@@ -8,7 +8,7 @@ import time
 
 from gpusupervisor.simulation.demo.stage import Stage, StageError
 from gpusupervisor.simulation.demo.story import Narrator, Story, things_to_try
-from gpusupervisor.simulation.demo.witness import DidNotHappenError, Witness
+from gpusupervisor.simulation.demo.witness import LOOK_AGAIN, PATIENCE, DidNotHappenError, Witness
 from gpusupervisor.simulation.worlds import WORLDS
 
 
@@ -51,6 +51,9 @@ async def _show(world: str, *, once: bool) -> None:
         await witness.connect()
         try:
             await witness.sees("/health", "Health", "the first look", Checks=bool)
+            async with asyncio.timeout(PATIENCE):
+                while "temperature" not in await stage.command("profile"):  # the helper has described the GPU
+                    await asyncio.sleep(LOOK_AGAIN)
             for command in ("status", "health", "fans", "profile"):
                 narrator.scene(f"$ gpusupervisorctl {command}")
                 narrator.code(await stage.command(command))
@@ -78,7 +81,7 @@ def main() -> None:
             asyncio.run(_play(told, once=options.once))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(0 if told.is_set() else 130)
-    except (StageError, DidNotHappenError) as error:
+    except (StageError, DidNotHappenError, TimeoutError) as error:
         print(f"\nThe story ended: {error}", file=sys.stderr)
         sys.exit(1)
 
