@@ -52,7 +52,7 @@ async def _show(world: str, *, once: bool) -> None:
         try:
             await witness.sees("/health", "Health", "the first look", Checks=bool)
             async with asyncio.timeout(PATIENCE):
-                while "temperature" not in await stage.command("profile"):  # the helper has described the GPU
+                while "temperature" not in await stage.command("profile"):  # noqa: ASYNC110  (the helper tells nobody)
                     await asyncio.sleep(LOOK_AGAIN)
             for command in ("status", "health", "fans", "profile"):
                 narrator.scene(f"$ gpusupervisorctl {command}")
