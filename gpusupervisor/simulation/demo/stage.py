@@ -144,7 +144,7 @@ class Stage:
             (self.directory / "helper" / name).mkdir(parents=True, mode=0o700)
         await self._spawn(
             sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", "--card", str(self.card),
-            "--tenants", str(self.tenants), "--folder", str(self.directory / "helper"), "--bus", self.bus_address,
+            "--folder", str(self.directory / "helper"), "--bus", self.bus_address,
             stderr=(self.directory / "helper.log").open("wb"),
         )  # fmt: skip
 
