@@ -36,7 +36,9 @@ from gpusupervisor.tenants.declared import Variables, tempered, with_declaration
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.release.versions import at_least
 from gpusupervisor.tenants.signs import signs_of
+from gpusupervisor.tenants.speakers import forget_accounts
 from gpusupervisor.tenants.take_census import take_census
 
 _ANSWERED = ("idle", "busy", "claimed", "stirring", "stuck")
@@ -90,6 +92,7 @@ class Observatory:
         """Recognise by another catalog from now on, with what units declare laid over it."""
         declared = with_declarations(catalog, self._declared)
         self._configured, self.catalog = catalog, declared.catalog
+        forget_accounts()
         self._units_problems = declared.problems
         self._discovery.scan.use(signs_of(self.catalog.definitions.values()))
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
@@ -110,9 +113,12 @@ class Observatory:
         return VARIABLES | DECLARED_VARIABLES | self._address_variables
 
     def declaration_problems(self) -> tuple[str, ...]:
-        """What is wrong with what units declare."""
-        users = (problem for problems in self._users_problems.values() for problem in problems)
-        return tuple(str(problem) for problem in (*self._units_problems, *users))
+        """What is wrong with what system units declare."""
+        return tuple(str(problem) for problem in self._units_problems)
+
+    def users_declaration_problems(self) -> tuple[str, ...]:
+        """What is wrong with what users' units declare."""
+        return tuple(str(problem) for problems in self._users_problems.values() for problem in problems)
 
     def sight(self) -> Sight:
         """How well is seen what /proc hides of other users' processes."""
@@ -179,6 +185,7 @@ class Observatory:
                 self._tracker.version(tenant) or reading.version, detail,
                 settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
                 settings_problem=_settings_problem(reading, presence.endpoint, self.sight()) if reachable else "",
+                peer=presence.peer,
             )  # fmt: skip
         return engines
 
@@ -222,7 +229,24 @@ class Observatory:
         self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
         definitions = {presence.id: self._definition(presence) for presence in census.tenants.values()}
         remote = frozenset(t.id for t in census.tenants.values() if t.endpoint and not is_local(t.endpoint))
-        return Seen(self._clock.now(), sample, census, {}, definitions, remote)
+        problems = {
+            tenant: problem
+            for tenant, definition in definitions.items()
+            if definition.release and (problem := self._release_problem(tenant, definition))
+        }
+        return Seen(self._clock.now(), sample, census, {}, definitions, remote, problems)
+
+    def _release_problem(self, tenant: str, definition: TenantDefinition) -> str:
+        """Why every rung of a tenant's release would be refused because of its engine's version; empty when one would
+        not, or nothing is known."""
+        version = self._tracker.version(tenant)
+        if not version or not all(rung.version for rung in definition.release):
+            return ""
+        minimums = [rung.version.minimum for rung in definition.release if rung.version]
+        if any(at_least(version, minimum) is not False for minimum in minimums):
+            return ""
+        minimum = minimums[0]
+        return f"its version {version} is too old for its release, which needs {minimum} or later: update it"
 
     def _heed_declarations(self, present: frozenset[str]) -> None:
         declared = self._units.declared(present)
@@ -252,7 +276,7 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
 def _settings_problem(reading: Reading, endpoint: str, sight: Sight) -> str:
     if reading.found or is_local(endpoint):
         is_blind = not reading.found and sight.state not in ("ok", "unasked")
-        return f"{reading.problem}; the helper does not tell of other users' processes" if is_blind else reading.problem
+        return f"{reading.problem}; the reader does not tell of other users' processes" if is_blind else reading.problem
     return "it is on another machine"
 
 

@@ -51,6 +51,7 @@ from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.examination import Examination
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
@@ -124,16 +125,16 @@ class Supervisor:
         self._chronicle = Chronicle()
         self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
         self._residency = residency or ResidencyKeeper(clock, ModelFacts(self._telemetry))
-        self._arbiter = Arbiter(
-            self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
-        )
+        facts, counters = self._telemetry.facts, self._telemetry.counters
+        spawn = tasks.create_task
+        self._arbiter = Arbiter(self._world, clock, self._happened, spawn, settings.reservation, facts, counters)
         self._least = LeastHeld(self._telemetry, clock)
         books = LoadBooks(self._residency, self._telemetry)
-        spawn = tasks.create_task
         self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._pace = Pace()
+        self._examination = Examination()
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -162,7 +163,7 @@ class Supervisor:
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
         assessments = assess(situation)
-        self._chronicle.assessed(situation, assessments)
+        self._chronicle.assessed(situation, assessments, self._arbiter.history.swaps.thrashing(situation.now))
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
         judged = Judged(seen, situation, assessments)
@@ -205,7 +206,7 @@ class Supervisor:
             reasons = {blocker.reason for blocker in plan.blockers}
             raise (Busy if "busy" in reasons else NotReclaimable)(plan.summary)
         result = await self._carry_out(plan)
-        if result.steps[0].outcome not in ("freed", "partial"):
+        if result.outcome != "satisfied":
             raise shortcoming(result)
         return result
 
@@ -315,9 +316,9 @@ class Supervisor:
         """Which tenant such a process would be."""
         return recognise(self._observatory.catalog, process)
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
-        return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+        return await self._examination.of(name, text, self._configuration.catalog.layers)
 
     async def plan_warming(self) -> tuple[WarmStep, ...]:
         """Which models are worth reading into RAM; see `Warmer`."""
@@ -338,6 +339,7 @@ class Supervisor:
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
         engines = self._models.dress(self._observatory.engines(seen), seen, situation)
+        self._residency.shared = any(gpu.shared for gpu in situation.gpus.values())
         engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
@@ -356,7 +358,11 @@ class Supervisor:
                 problems=self._configuration.problems,
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
+                users_declaration_problems=self._observatory.users_declaration_problems(),
                 reloaded=reloaded,
+                failures=self._arbiter.history.failures(),
+                thrashing=self._arbiter.history.swaps.thrashing(situation.now),
+                cards=self._models.cards,
                 residencies=residencies,
                 telemetry=self._telemetry.status,
             )
@@ -376,6 +382,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
+            counters=self._arbiter.counters.all(),
             cards=self._models.cards,
         )
 

@@ -30,11 +30,15 @@ class LiveWorld:
         """Ask by each rung of its ladder, until one is accepted."""
         reply = ReleaseReply("refused", "it has no way to be asked")
         presence = self._seen.census.tenants.get(tenant) if self._seen else None
-        place = Place(presence.endpoint, presence.headers, presence.endpoint_is_written) if presence else Place("")
+        place = Place("")
+        if presence is not None:
+            place = Place(presence.endpoint, presence.headers, presence.endpoint_is_written, presence.peer)
         for rung in self._rungs(tenant):
             answer = await request_release(rung, place, self._http)
             if answer.accepted:
                 return ReleaseReply("accepted", answer.detail)
+            if answer.was_heard:  # asking by the next rung as well could do more than is needed
+                return ReleaseReply("failed", answer.detail)
             reply = ReleaseReply("failed" if answer.outcome == "failed" else "refused", answer.detail)
         return reply
 

@@ -224,8 +224,9 @@ def _need(moment: Moment, expected: Expectation) -> tuple[bool, str]:
     tenant = moment.situation.tenants.get(expected.tenant)
     if tenant is None or tenant.need is None:
         return False, "its need is unknown"
-    shown = f"{format_bytes(tenant.need)} ({tenant.need_source})"
-    return _within(tenant.need, expected.details) and str(expected.details.get("source", "")) in shown, shown
+    need = tenant.need
+    shown = f"{format_bytes(need.figure)} ({need.source})"
+    return _within(need.figure, expected.details) and str(expected.details.get("source", "")) in shown, shown
 
 
 def _learned(moment: Moment, expected: Expectation) -> tuple[bool, str]:

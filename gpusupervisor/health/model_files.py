@@ -27,7 +27,7 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
             "degraded",
             f"how much of the models' files is in RAM cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
             "it is unknown whether a model loads from RAM or from disk, and which models are worth warming",
-            "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
+            "run the reader as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-reader",
         )
     return Check("residency", "ok", f"how much of the models' files is in RAM is measured by {' and '.join(methods)}")
 
@@ -47,7 +47,7 @@ def check_model_directories(
                 "degraded",
                 f"{tenant}: {residency.problems[0]}",
                 _UNKNOWN_FILES,
-                "let root read the directory, or set directories under [models] in its tenant file to the right one",
+                "see journalctl -u gpusupervisor-reader, or set directories under [models] in its tenant file",
             )
         elif residency.models:
             yield Check(name, "ok", f"the model directories of {tenant} can be read")

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
+from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.arbitration.learned import KINDS, Fact, FactKind, LearnedFacts, Measured
 from gpusupervisor.clock import UNKNOWN, Clock
@@ -86,7 +87,9 @@ class Telemetry:
         self._reader = Reader(self._store.path, self._store.suspect) if self._store else None
         self._unstored: dict[object, Future[None]] = {}
         self._gatherer = Gatherer()
-        self._needs = NeedLearner(self.facts)
+        self.counters = Counters()
+        """Of the branches that decisions take, what is learned among them."""
+        self._needs = NeedLearner(self.facts, self._erase, self.counters)
         self._changes = happenings.Changes()
 
     def start(self) -> None:
@@ -256,7 +259,7 @@ class Telemetry:
         if not self.recalled.is_set():
             raise Busy("What was learned earlier has not been read yet; the check telemetry says why if it takes long.")
         gone = self.facts.forget(tenant, wanted)
-        if wanted in (None, "need"):
+        if wanted in (None, "need", "need-usual"):
             self._needs.forget(tenant)
         if erased := [change for fact in gone if (change := self._erase(fact))]:
             await _patiently(erased)

@@ -15,10 +15,11 @@ from gpusupervisor.gpu.errors import (
 )
 from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, Sample
 from gpusupervisor.health.attribution import check_attribution
-from gpusupervisor.health.configuration import LISTED, check_configuration, check_declarations
+from gpusupervisor.health.configuration import LISTED, LISTED_OF_USERS, check_configuration, check_declarations
 from gpusupervisor.health.driver import check_driver, check_gpus
-from gpusupervisor.health.helper import check_helper
 from gpusupervisor.health.model_files import check_residency
+from gpusupervisor.health.privileged import check_reader
+from gpusupervisor.health.summary import overall
 from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
@@ -30,6 +31,7 @@ from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
 from tests.arbitration.seen import card, doing
+from tests.health.builders import facts
 
 OK = DriverStatus("ok", version="580.95.05")
 
@@ -50,7 +52,11 @@ def of_attribution(*gpus: GpuSample) -> Check:
 
 def of_tenant(one: TenantSituation, activity: Activity | None = None, *, reloaded: bool = False) -> tuple[Check, ...]:
     activities = {one.id: activity} if activity else {}
-    return check_tenants(situation(one), activities, frozenset({one.id}) if reloaded else frozenset())
+    return check_tenants(
+        facts(
+            situation=situation(one), activities=activities, reloaded=frozenset({one.id}) if reloaded else frozenset()
+        )
+    )
 
 
 def says_everything(check: Check) -> bool:
@@ -205,8 +211,8 @@ def hiding(*hidden: frozenset[str], tenant: bool = False) -> Census:
     ("state", "word"), [("missing", "make install"), ("refused", "bus policy"), ("failing", "journalctl")]
 )
 @pytest.mark.parametrize("tenant", [True, False])
-def test_without_the_helper_the_check_says_of_whom_it_could_not_see_what(state: str, word: str, tenant: bool) -> None:
-    check = check_helper(Sight(state, "why"), hiding(HIDDEN, tenant=tenant))  # type: ignore[arg-type]
+def test_without_the_reader_the_check_says_of_whom_it_could_not_see_what(state: str, word: str, tenant: bool) -> None:
+    check = check_reader(Sight(state, "why"), hiding(HIDDEN, tenant=tenant))  # type: ignore[arg-type]
     assert check.state == "degraded"
     assert "python3 (PID 10)" in check.summary
     assert "why" in check.summary
@@ -215,16 +221,16 @@ def test_without_the_helper_the_check_says_of_whom_it_could_not_see_what(state: 
 
 
 def test_very_many_processes_are_not_all_named() -> None:
-    check = check_helper(Sight("missing"), hiding(*[HIDDEN] * 9))
+    check = check_reader(Sight("missing"), hiding(*[HIDDEN] * 9))
     assert check.summary.count("PID") == 4
     assert "and others" in check.summary
 
 
-def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> None:
+def test_nothing_is_wrong_while_nothing_is_hidden_or_the_reader_tells_it() -> None:
     only_ports = hiding(frozenset({"listening_ports"}))
-    assert check_helper(Sight("missing"), only_ports).state == "skipped"
-    assert check_helper(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
-    assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"
+    assert check_reader(Sight("missing"), only_ports).state == "skipped"
+    assert check_reader(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
+    assert check_reader(Sight("ok"), hiding(HIDDEN)).state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +266,7 @@ DARK = ModelResidency("b", 10, None, "the kernel tells that only to the file's o
     [
         ({}, "skipped", "no model files were found"),
         ({"app": known()}, "skipped", "no model files were found"),
-        ({"app": known(method="", problems=("the helper is not there",))}, "skipped", "the helper is not there"),
+        ({"app": known(method="", problems=("the reader is not there",))}, "skipped", "the reader is not there"),
         ({"app": known(SEEN)}, "ok", "measured by cachestat"),
         ({"app": known(SEEN, method="mincore"), "b": known(SEEN)}, "ok", "measured by cachestat and mincore"),
         ({"app": known(SEEN, DARK)}, "ok", "measured by cachestat"),
@@ -281,12 +287,19 @@ def test_how_residency_is_measured_is_told_or_why_it_cannot_be(
 
 
 def test_a_unit_that_declares_nonsense_is_named() -> None:
-    assert check_declarations(()) == ()
-    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"))
+    assert check_declarations((), ()) == ()
+    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"), ())
     assert (one.id, one.state, one.summary) == (
         "declaration-1", "degraded", "unit a.service: GPUSUPERVISOR_PRIORITY: is high",
     )  # fmt: skip
     assert two.id == "declaration-2"
     assert says_everything(one)
-    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)))
+    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)), ())
     assert (len(many), many[-1].summary) == (LISTED + 1, "7 more problems")
+
+
+def test_what_a_users_unit_says_wrongly_is_shown_and_spoils_nothing() -> None:
+    checks = check_declarations((), tuple(f"user unit {number}: x" for number in range(1000)))
+    assert len(checks) == LISTED_OF_USERS + 1
+    assert checks[0].summary == "user unit 0: x"
+    assert overall((Check("driver", "ok", "well"), *checks)) == "ok"

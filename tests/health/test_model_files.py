@@ -32,6 +32,6 @@ def test_directories_that_were_never_set_are_a_hint_and_nothing_degraded() -> No
     assert "directories under [models]" in check.remedy
 
 
-def test_of_an_engine_without_models_or_a_helper_that_does_not_answer_nothing_is_said() -> None:
+def test_of_an_engine_without_models_or_a_reader_that_does_not_answer_nothing_is_said() -> None:
     assert of(residency_of((), "cachestat", (), NOW), engine()) == ()
-    assert of(residency_of((), "", ("the helper is not there",), NOW), LISTED) == ()
+    assert of(residency_of((), "", ("the reader is not there",), NOW), LISTED) == ()

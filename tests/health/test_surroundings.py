@@ -6,8 +6,8 @@ import pytest
 
 from gpusupervisor.gpu.power import DevicePower
 from gpusupervisor.health.attribution import UNSEEN_FOR, check_processes
-from gpusupervisor.health.helper import check_polkit
 from gpusupervisor.health.power import AWAKE_FOR, check_sleep
+from gpusupervisor.health.privileged import check_polkit
 from gpusupervisor.health.surroundings import UNSEEN, OpenBy, PolkitSeen, ProcView, Surroundings
 from gpusupervisor.state import Check
 from tests.arbitration.builders import CARD

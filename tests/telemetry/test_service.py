@@ -166,6 +166,7 @@ def replace_series(series: Series, **changes: str) -> Series:
 async def test_what_was_learned_is_kept_and_can_be_forgotten(telemetry: Telemetry, tmp_path: Path) -> None:
     telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
+    telemetry.observe(state("idle", 14))
     telemetry.facts.learn_floor("app", CARD, GIB, "a test", 1)
     assert {fact.kind for fact in telemetry.learned()} == {"floor", "need"}
     assert await telemetry.forget("app", "need") == 1
@@ -253,7 +254,7 @@ async def test_other_questions_without_meaning(telemetry: Telemetry) -> None:
         await telemetry.events(0, 0, "party", 0)
     with pytest.raises(InvalidArgument, match="1 to 1000"):
         await telemetry.events(0, 0, "", MOST_EVENTS + 1)
-    with pytest.raises(InvalidArgument, match="allowed: floor, need"):
+    with pytest.raises(InvalidArgument, match="allowed: floor, need, need-usual"):
         await telemetry.forget("app", "smell")
     await stored_nothing(telemetry)
 
@@ -268,6 +269,7 @@ async def test_without_a_directory_it_learns_and_says_that_nothing_is_stored() -
     telemetry = await begun(None)
     telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
+    telemetry.observe(state("idle", 14))
     telemetry.note(PlanMade(make_plan()))
     assert telemetry.facts.need("app") == 14 * GIB
     assert not telemetry.is_stored(telemetry.learned()[0])

@@ -22,6 +22,8 @@ _MOST = 12
 _POINTS = 120
 """Stretches of a curve in JSON, where nobody says how many; a plot has as many as are seen."""
 _SINCE = 2 * 3600 * 1_000_000
+_LEAST_SHOWN = 60 * 1_000_000
+"""Microseconds that a plot shows at least."""
 _DAY = 24 * 3600 * 1_000_000
 _PAGE = 1000
 """Events in one answer, as many as the service gives."""
@@ -47,7 +49,10 @@ async def show_history(session: Session) -> None:
     from gpusupervisor.cli.screens.history import plots
 
     gpus = {gpu["uuid"]: gpu for gpu in shapes.gpus(await session.client.objects())}
-    return session.show(*plots(curves, gpus, begin, until, session.canvas))
+    # No empty hours before the first figure, unless a person named the time.
+    first = min(curve["points"][0]["begin"] for curve in curves if curve["points"])
+    shown_from = first if options.since == _SINCE and begin < first < until - _LEAST_SHOWN else begin
+    return session.show(*plots(curves, gpus, shown_from, until, session.canvas))
 
 
 def _nothing(since: int) -> str:

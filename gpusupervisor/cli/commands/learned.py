@@ -6,7 +6,7 @@ from gpusupervisor.cli import shapes
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
-KINDS = ("floor", "need", "model-need", "model-use", "load-cold", "load-warm")
+KINDS = ("floor", "need", "need-usual", "model-need", "model-use", "load-cold", "load-warm")
 
 
 async def show_learned(session: Session) -> None:

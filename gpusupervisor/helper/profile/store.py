@@ -15,13 +15,13 @@ from gpusupervisor.helper.profile.apply import Before
 from gpusupervisor.helper.profile.document import check_profile, profile_table
 from gpusupervisor.helper.profile.items import DOMAINS
 from gpusupervisor.helper.profile.record import Phase, Record
-from gpusupervisor.helper.profile.root_files import RootFolder, UntrustedFile
 from gpusupervisor.helper.profile.trial import Trial
 from gpusupervisor.helper.values import ItemResult, Profile
+from gpusupervisor.privileged.root_files import RootFolder, UntrustedFile
 
 Stored = TypeVar("Stored")
 
-_UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_UUID = re.compile(r"((GPU|MIG)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _FILE = re.compile(rf"(profile|trial)-(?P<gpu>{_UUID.pattern})\.json", re.ASCII)
 _PHASES: Sequence[Phase] = ("applying", "probation", "settled")
 _LATEST = UNKNOWN - 1

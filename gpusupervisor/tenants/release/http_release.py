@@ -10,12 +10,17 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from gpusupervisor.engine_http import (
+    NO_USERS,
     Answer,
     BadAnswer,
+    BadCertificate,
     EngineHttp,
+    ForeignSocket,
     Header,
     HttpError,
-    TimedOut,
+    NoRoute,
+    NotAllowed,
+    Peer,
     Unreachable,
     has_key,
     is_local,
@@ -40,6 +45,8 @@ class ItemAnswer:
     item: str
     outcome: Literal["accepted", "refused", "failed"]
     detail: str
+    was_sent: bool = True
+    """Whether the engine may have heard the request, whatever became of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,11 @@ class ReleaseAnswer:
     detail: str
     """One sentence for a person."""
     items: tuple[ItemAnswer, ...] = ()
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether the engine may be carrying the request out, although its answer says nothing."""
+        return self.outcome == "failed" and any(item.outcome == "failed" and item.was_sent for item in self.items)
 
 
 class _Refused(Exception):  # noqa: N818
@@ -66,6 +78,8 @@ class Place:
     """What goes with every request."""
     takes_keys: bool = True
     """The address is the one that a file names: keys may be sent there."""
+    peer: Peer = NO_USERS
+    """What must be at the other end."""
 
 
 async def request_release(method: ReleaseMethod, place: Place, http: EngineHttp) -> ReleaseAnswer:
@@ -139,7 +153,7 @@ class _Asking:
         answers: list[ItemAnswer] = []
         for item in items:
             if answers and answers[-1].outcome == "failed":
-                answers.append(ItemAnswer(item, "failed", "no longer asked"))
+                answers.append(ItemAnswer(item, "failed", "no longer asked", was_sent=False))
                 continue
             answers.append(await self._send(item))
         return tuple(answers)
@@ -147,7 +161,8 @@ class _Asking:
     async def _get(self, path: str) -> object:
         """JSON. Raises HttpError."""
         headers = (*self.place.headers, *self.method.headers)
-        return _json(await self.http.get(self.place.endpoint, path, timeout=self.method.timeout, headers=headers))
+        place, timeout = self.place, self.method.timeout
+        return _json(await self.http.get(place.endpoint, path, timeout=timeout, headers=headers, peer=place.peer))
 
     async def _send(self, item: str) -> ItemAnswer:
         method = self.method
@@ -163,13 +178,16 @@ class _Asking:
             headers = (("Content-Type", "application/json"), *headers)
         try:
             answer = await self.http.request(
-                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers
-            )
+                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers,
+                peer=self.place.peer,
+            )  # fmt: skip
             return _read(method, item, answer)
-        except (Unreachable, TimedOut) as error:
+        except (Unreachable, NoRoute) as error:
+            return ItemAnswer(item, "failed", str(error), was_sent=False)
+        except (NotAllowed, ForeignSocket, BadCertificate) as error:
+            return ItemAnswer(item, "refused", str(error), was_sent=False)
+        except HttpError as error:  # lost, cut off or malformed: only the measurement tells what came of it
             return ItemAnswer(item, "failed", str(error))
-        except HttpError as error:
-            return ItemAnswer(item, "refused", str(error))
 
 
 def _json(answer: Answer) -> object:
