@@ -13,7 +13,7 @@ from gpusupervisor.films.cast import cast
 from gpusupervisor.films.checks import FilmError
 from gpusupervisor.films.replay import Production
 from gpusupervisor.films.stage import Stage
-from gpusupervisor.films.values import Film, Picture, Reaction
+from gpusupervisor.films.values import Film, Picture
 from gpusupervisor.films.virtual_time import ORIGIN, VirtualClock
 from gpusupervisor.settings import Settings, check_settings
 from gpusupervisor.tenants.catalog import SHIPPED, Catalog, load_catalog
@@ -47,11 +47,15 @@ class FilmScript:
     def asked(self, now: int, address: str, question: str, body: bytes) -> None:
         """See `Script`."""
         text = f"{question} {body.decode(errors='replace')}"
-        latest: dict[str, Reaction] = {}
-        for reaction in self._film.reactions:
-            if reaction.address == address and reaction.since + ORIGIN <= now and reaction.having in text:
-                latest[reaction.having] = reaction
-        for reaction in latest.values():
+        fitting = [
+            reaction
+            for reaction in self._film.reactions
+            if reaction.address == address and reaction.since + ORIGIN <= now and reaction.having in text
+        ]
+        latest = max((reaction.since for reaction in fitting), default=0)
+        for reaction in fitting:
+            if reaction.since < latest:
+                continue  # later ones stand in its place
             self._reactions_made += 1
             entry = (now + reaction.after, self._reactions_made, reaction.picture, reaction.line)
             heapq.heappush(self._due, entry)
