@@ -1,4 +1,7 @@
-"""Attackers on a bus, in a process of their own: `python -m tests.attack.attackers ADDRESS`; go on until SIGTERM."""
+"""Attackers on a bus, in a process of their own: `python -m tests.attack.attackers ADDRESS`; go on until SIGTERM.
+
+With `once` after the address each attack is made once, for 4 s at most, as the user who runs it.
+"""
 
 import asyncio
 import contextlib
@@ -17,6 +20,7 @@ AT_ONCE = 4
 """Attacks at the same time."""
 LASTS = 20.0
 """Seconds of one attack at most."""
+BRIEF = 4.0
 UIDS = (ATTACKER, 2, 3)
 """nobody, bin and sys, which every system has."""
 MANAGER, TENANTS = f"{names.BUS_NAME}.Manager", f"{names.BUS_NAME}.Tenants"
@@ -117,6 +121,16 @@ async def attack_for_ever(address: str) -> None:
         peer.die()
 
 
+async def attack_once(address: str) -> None:
+    """Each in turn."""
+    for one in ATTACKS:
+        peer = await RawPeer.connect(address)
+        with contextlib.suppress(TimeoutError, OSError, EOFError):
+            async with asyncio.timeout(BRIEF):
+                await one(peer)
+        peer.die()
+
+
 async def attack(address: str) -> None:
     """Until told to end."""
     ended = asyncio.Event()
@@ -130,4 +144,4 @@ async def attack(address: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(attack(sys.argv[1]))
+    asyncio.run((attack_once if sys.argv[2:] == ["once"] else attack)(sys.argv[1]))

@@ -26,8 +26,8 @@ from tests.attack.hostile_engines import HostileEngine
 from tests.attack.raw import HONEST
 from tests.daemon.station import Daemon, Station, wait_until
 
-P99 = 0.25
-"""Seconds: the goal."""
+P99 = 250.0
+"""Milliseconds: the goal."""
 GROWTH = 1.5
 """Times the resident memory of an idle service that has just started: the goal for afterwards."""
 UNANSWERED = ("TimeoutError", "OSError", "EOFError", "BrokenPipeError", "ConnectionResetError")
@@ -116,14 +116,27 @@ def running(*command: str) -> Iterator["subprocess.Popen[str]"]:
             process.stdout.close()
 
 
-def honest_figures(process: "subprocess.Popen[str]") -> tuple[list[float], list[str]]:
-    """What an honest client has seen: its waits, and what failed."""
+@dataclass
+class Figures:
+    """What an honest client has seen: seconds that it waited for answers, of the bus itself too, and what failed."""
+
+    waits: list[float]
+    failures: list[str]
+    bus: list[float]
+
+
+def honest_figures(process: "subprocess.Popen[str]") -> Figures:
+    """Of a client, which ends."""
     process.terminate()
-    figures = json.loads(process.communicate(timeout=60)[0])
-    return sorted(figures["waits"]), figures["failures"]
+    return Figures(**json.loads(process.communicate(timeout=60)[0]))
 
 
-def storm(service: Service, seconds: float) -> tuple[list[float], list[str]]:
+def ninety_ninth(waits: list[float]) -> float:
+    """Milliseconds in which all but the slowest hundredth were answered; infinite for none."""
+    return sorted(waits)[max(0, len(waits) * 99 // 100 - 1)] * 1000 if waits else float("inf")
+
+
+def storm(service: Service, seconds: float) -> Figures:
     """Everything at once."""
     station, end = service.station, time.monotonic() + seconds
     with (
@@ -176,7 +189,7 @@ def main() -> int:
         time.sleep(SETTLE)
         idle_rss, idle_files = service.rss, service.descriptors
         say(f"{seconds:.0f} s of chaos; idle: {idle_rss:.0f} MiB, {idle_files} open files (limit {limit})")
-        waits, failures = storm(service, seconds)
+        seen = storm(service, seconds)
         calm(station)
         time.sleep(SETTLE)
         rss, files = service.rss, service.descriptors
@@ -186,20 +199,21 @@ def main() -> int:
             engine.close()
         station.close()
     survived = killed_buses()
-    silent = sum(each.startswith(UNANSWERED) for each in failures)
-    asked = len(waits) + silent
-    answered = (asked - len(failures)) / asked if asked else 0.0
-    p99 = waits[max(0, len(waits) * 99 // 100 - 1)] if waits else float("inf")
+    silent = sum(each.startswith(UNANSWERED) for each in seen.failures)
+    asked = len(seen.waits) + silent
+    answered = (asked - len(seen.failures)) / asked if asked else 0.0
+    p99, bus = ninety_ninth(seen.waits), ninety_ninth(seen.bus)
     say(f"An honest client made {asked} calls; load {load:.1f} on {os.cpu_count()} processors:")
     met = [
-        verdict("answered", f"{answered:.2%}", "100 %", met=bool(waits) and not failures),
-        verdict("99th percentile of its waits", f"{p99 * 1000:.0f} ms", f"< {P99 * 1000:.0f} ms", met=p99 < P99),
+        verdict("answered", f"{answered:.2%}", "100 %", met=bool(seen.waits) and not seen.failures),
+        verdict("99th percentile of its waits", f"{p99:.0f} ms", f"< {P99:.0f} ms", met=p99 < P99),
         verdict("resident memory afterwards", f"{rss:.0f} MiB", f"< {GROWTH} x idle", met=rss < GROWTH * idle_rss),
         verdict("open files afterwards", str(files), f"<= {idle_files + 4}", met=files <= idle_files + 4),
         verdict("restarts nobody asked for", str(service.restarts), "0", met=service.restarts == 0),
         verdict("buses killed and survived", str(survived), str(BUSES_KILLED), met=survived == BUSES_KILLED),
     ]
-    for failure in failures[:10]:
+    say(f"          (the bus itself answered within {bus:.0f} ms: that much is the machine's load)")
+    for failure in seen.failures[:10]:
         say(f"  not answered: {failure}")
     return 0 if all(met) else 1
 
