@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.controls import Controls, TuningWish
+from gpusupervisor.engine_http import NO_USERS, Peer
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.jobs import Work
@@ -70,6 +71,8 @@ class EngineStatus:
     """What can be done with its models by name: "list", "resident", "load", "unload"."""
     limits: tuple[str, ...] = ()
     """What cannot, each with the reason."""
+    peer: Peer = NO_USERS
+    """What must be at the other end of the endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,5 +154,5 @@ class Controller(Warmer, Protocol):
     def recognise(self, process: ProcessIdentity) -> Recognised | None:
         """Which tenant a process that is only described would be; None when it would be nobody's."""
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet; name ends in .toml or .json."""

@@ -51,6 +51,7 @@ from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.examination import Examination
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
@@ -133,6 +134,7 @@ class Supervisor:
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._pace = Pace()
+        self._examination = Examination()
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -314,9 +316,9 @@ class Supervisor:
         """Which tenant such a process would be."""
         return recognise(self._observatory.catalog, process)
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
-        return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+        return await self._examination.of(name, text, self._configuration.catalog.layers)
 
     async def plan_warming(self) -> tuple[WarmStep, ...]:
         """Which models are worth reading into RAM; see `Warmer`."""
@@ -337,6 +339,7 @@ class Supervisor:
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
         engines = self._models.dress(self._observatory.engines(seen), seen, situation)
+        self._residency.shared = any(gpu.shared for gpu in situation.gpus.values())
         engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
@@ -355,6 +358,7 @@ class Supervisor:
                 problems=self._configuration.problems,
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
+                users_declaration_problems=self._observatory.users_declaration_problems(),
                 reloaded=reloaded,
                 failures=self._arbiter.history.failures(),
                 thrashing=self._arbiter.history.swaps.thrashing(situation.now),

@@ -48,6 +48,8 @@ class GpuIdentity:
     """What the driver calls it; in a sample also the beginning of its UUID where there are several GPUs."""
     pci_bus_id: str
     """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
+    coherent: bool = False
+    """Linux manages its memory as it does its own (GH200, GB200): pages may stay in use when a process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class GpuSample:
     attribution_problem: str = ""
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""
-    """What failed, for `lost` and `failing`."""
+    """What failed, for `lost` and `failing`; that it is detached, for one that counts as `asleep` because it is."""
     sensors: GpuSensors = GpuSensors()
     remedy: str = ""
     """What to do about it; empty when nothing failed, or the driver's own remedy is meant."""
