@@ -36,13 +36,14 @@ zshdir := $(PREFIX)/share/zsh/site-functions
 fishdir := $(PREFIX)/share/fish/vendor_completions.d
 
 commands := gpusupervisorctl
-units := gpusupervisor.service gpusupervisor-helper.service
-names := org.gpusupervisor1 org.gpusupervisor1.Helper
+units := gpusupervisor.service gpusupervisor-helper.service gpusupervisor-reader.service
+names := org.gpusupervisor1 org.gpusupervisor1.Helper org.gpusupervisor1.Reader
 interfaces := $(notdir $(wildcard dbus/*.xml))
 man_sources := $(wildcard dbus/man/*.scd systemd/man/*.scd gpusupervisor/*/man/*.scd)
 man_pages := $(notdir $(man_sources:.scd=))
 # Aliases of manual pages: NAME=PAGE.
-man_links := gpusupervisord.8=gpusupervisor.service.8 gpusupervisor-helper.8=gpusupervisor-helper.service.8
+man_links := gpusupervisor.8=gpusupervisor.service.8 gpusupervisord.8=gpusupervisor.service.8 \
+	gpusupervisor-helper.8=gpusupervisor-helper.service.8 gpusupervisor-reader.8=gpusupervisor-reader.service.8
 in_mandir = $(foreach page,$1,$(mandir)/man$(subst .,,$(suffix $(page)))/$(page))
 # Every installed file outside the program's own directory; uninstall removes exactly these.
 installed_files := \
@@ -239,9 +240,9 @@ uninstall: ## remove what install installed (configuration, state and the user s
 		systemctl --quiet disable gpusupervisor.service
 	fi
 	if $(live) && systemctl --quiet is-active gpusupervisor.service; then systemctl stop gpusupervisor.service; fi
-	if $(live) && systemctl --quiet is-active gpusupervisor-helper.service; then
-		systemctl stop gpusupervisor-helper.service
-	fi
+	for unit in gpusupervisor-helper.service gpusupervisor-reader.service; do
+		if $(live) && systemctl --quiet is-active $$unit; then systemctl stop $$unit; fi
+	done
 	rm -f $(installed_files:%='$(DESTDIR)%')
 	rm -rf '$(dest)' '$(DESTDIR)$(docdir)'
 	rmdir --ignore-fail-on-non-empty $(dir $(dest)) 2>/dev/null || true
@@ -252,5 +253,5 @@ uninstall: ## remove what install installed (configuration, state and the user s
 		for folder in /etc/gpusupervisor/keys /etc/gpusupervisor/tenants.d /etc/gpusupervisor /run/gpusupervisor/tenants.d /run/gpusupervisor; do
 			rmdir --ignore-fail-on-non-empty $$folder 2>/dev/null || true
 		done
-		echo "Removed. Your files in /etc/gpusupervisor, /var/lib/gpusupervisor, /var/lib/gpusupervisor-helper and the user were kept."
+		echo "Removed. Your files in /etc/gpusupervisor, /var/lib/gpusupervisor, /var/lib/gpusupervisor-helper and the users were kept."
 	fi

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 LIMIT = 120
 LISTED = 20
@@ -20,11 +21,13 @@ def harmless(text: str, limit: int = LIMIT) -> str:
 
 
 def unknown_name(kind: str, name: str, there: Iterable[str]) -> str:
-    """The one sentence for a name that nothing has: "No tenant is called 'x'. There are: comfyui, ollama."
+    """Return the text of NoSuchTenant and NoSuchEngine, for example "No tenant is called 'olama'; do you mean ollama?".
 
-    `there`: the names of those there are; the text of the errors NoSuchTenant and NoSuchEngine.
+    there: the names that exist. They are listed if none of them resembles `name`.
     """
     names = sorted(there)
+    if meant := next(iter(get_close_matches(name[:64], names, 1)), ""):
+        return f"No {kind} is called {harmless(name, 64)!r}; do you mean {harmless(meant, 64)}?"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     listed = ", ".join(harmless(each, 64) for each in names[:LISTED]) or "none"
     return f"No {kind} is called {harmless(name, 64)!r}. There are: {listed}{more}."

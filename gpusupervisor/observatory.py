@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from gpusupervisor.arbitration.compose import Seen, measurement
 from gpusupervisor.arbitration.verify import Measurement
@@ -17,8 +18,7 @@ from gpusupervisor.engines.reading import Reading
 from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
-from gpusupervisor.gpu.monitor import GpuMonitor
-from gpusupervisor.gpu.sample import DriverStatus, Sample
+from gpusupervisor.gpu.sample import DriverStatus, GpuSample, Sample
 from gpusupervisor.keepers.engine_discovery import EngineDiscovery
 from gpusupervisor.keepers.engine_scan import EngineScan
 from gpusupervisor.peers.unit_client import Units
@@ -26,7 +26,8 @@ from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.state import EngineStatus
-from gpusupervisor.tenants.activity.tracker import ActivityTracker
+from gpusupervisor.tenants.activity.cpu_time import cpu_time_of
+from gpusupervisor.tenants.activity.tracker import ActivityTracker, CpuTime
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census, TenantPresence
@@ -35,10 +36,29 @@ from gpusupervisor.tenants.declared import Variables, tempered, with_declaration
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.release.versions import at_least
 from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.take_census import take_census
 
 _ANSWERED = ("idle", "busy", "claimed", "stirring", "stuck")
+
+
+class Monitor(Protocol):
+    """The GPUs; see `GpuMonitor`."""
+
+    async def sample(
+        self, *, fresh_processes: bool = False, utilization: bool = False, needed: bool = True, sensors: bool = False
+    ) -> Sample:
+        """All GPUs now."""
+
+    async def wake(self) -> Sample:
+        """All GPUs now, those woken that sleep."""
+
+    async def sample_gpu(self, uuid: str) -> GpuSample:
+        """One GPU now with its processes. Raises NoSuchGpu."""
+
+    async def close(self) -> None:
+        """Let the driver go."""
 
 
 class Observatory:
@@ -46,13 +66,15 @@ class Observatory:
 
     def __init__(
         self,
-        monitor: GpuMonitor,
+        monitor: Monitor,
         processes: ProcessReader,
         http: EngineHttp,
         catalog: Catalog,
         clock: Clock,
         units: Units,
+        cpu_time: CpuTime = cpu_time_of,
     ) -> None:
+        """cpu_time: reads the CPU time of a tenant's processes."""
         self._units = units
         self._declared: Mapping[str, Variables] = {}
         self._users_problems: dict[str, tuple[Problem, ...]] = {}
@@ -61,7 +83,7 @@ class Observatory:
         self.use(catalog)
         self._monitor = monitor
         self._processes = processes
-        self._tracker = ActivityTracker(clock, http)
+        self._tracker = ActivityTracker(clock, http, cpu_time=cpu_time)
         self._recognizer = Recognizer()
         self._clock = clock
 
@@ -113,6 +135,11 @@ class Observatory:
         activity = await self._tracker.recheck(tenant)
         return replace(seen, now=self._clock.now(), activities={**seen.activities, tenant: activity})
 
+    async def recheck_engines(self) -> None:
+        """Query every engine whose API had a problem, so that what has been repaired does not count any more."""
+        troubled = [tenant for tenant, each in self._tracker.activities().items() if each.trouble or each.unreachable]
+        await asyncio.gather(*(self._tracker.recheck(tenant) for tenant in troubled))
+
     async def measure(self, tenant: str, gpus: Iterable[str]) -> Mapping[str, Measurement]:
         """Measure some GPUs now as far as one tenant's release goes. Raises GpuUnavailable."""
         measured = {}
@@ -126,7 +153,8 @@ class Observatory:
                 raise GpuUnavailable(str(error)) from error
             found = measurement(self._seen(sample, census), tenant, uuid)
             if found is None:
-                raise GpuUnavailable(f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}")
+                what = f"{gpu.identity.name} is {gpu.state}: {gpu.detail or 'its memory is not known'}"
+                raise GpuUnavailable(f"{what}. {gpu.remedy}" if gpu.remedy else what)
             measured[uuid] = found
         return measured
 
@@ -194,7 +222,24 @@ class Observatory:
         self._users_problems = {each: them for each, them in self._users_problems.items() if each in census.tenants}
         definitions = {presence.id: self._definition(presence) for presence in census.tenants.values()}
         remote = frozenset(t.id for t in census.tenants.values() if t.endpoint and not is_local(t.endpoint))
-        return Seen(self._clock.now(), sample, census, {}, definitions, remote)
+        problems = {
+            tenant: problem
+            for tenant, definition in definitions.items()
+            if definition.release and (problem := self._release_problem(tenant, definition))
+        }
+        return Seen(self._clock.now(), sample, census, {}, definitions, remote, problems)
+
+    def _release_problem(self, tenant: str, definition: TenantDefinition) -> str:
+        """Why every rung of a tenant's release would be refused because of its engine's version; empty when one would
+        not, or nothing is known."""
+        version = self._tracker.version(tenant)
+        if not version or not all(rung.version for rung in definition.release):
+            return ""
+        minimums = [rung.version.minimum for rung in definition.release if rung.version]
+        if any(at_least(version, minimum) is not False for minimum in minimums):
+            return ""
+        minimum = minimums[0]
+        return f"its version {version} is too old for its release, which needs {minimum} or later: update it"
 
     def _heed_declarations(self, present: frozenset[str]) -> None:
         declared = self._units.declared(present)
@@ -231,7 +276,7 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
 def _settings_problem(reading: Reading, endpoint: str, sight: Sight) -> str:
     if reading.found or is_local(endpoint):
         is_blind = not reading.found and sight.state not in ("ok", "unasked")
-        return f"{reading.problem}; the helper does not tell of other users' processes" if is_blind else reading.problem
+        return f"{reading.problem}; the reader does not tell of other users' processes" if is_blind else reading.problem
     return "it is on another machine"
 
 

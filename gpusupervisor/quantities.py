@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from gpusupervisor.clock import UNKNOWN as INFINITY
 
 BYTES_HELP = 'a number of bytes, or one with K, M, G, T, P or E (base 1024), e.g. "600M", "1.5G", or "infinity"'
+"""What a size may look like. "8.0 GiB", "8GB" and "8g" mean the same as "8G"."""
 DURATION_HELP = 'a number of seconds, or one with us, ms, s, min, h, d or w, e.g. "500ms", "1h 30min", or "infinity"'
 
 _LONGEST = 64
@@ -17,8 +18,12 @@ _LONGEST = 64
 _PART = re.compile(r"\s*([0-9]{1,20})(?:\.([0-9]{1,9}))?\s*([A-Za-zµμ]*)", re.ASCII)
 
 _SIZES: Mapping[str, int] = {
-    "E": 1 << 60, "P": 1 << 50, "T": 1 << 40, "G": 1 << 30, "M": 1 << 20, "K": 1 << 10, "B": 1, "": 1,
-}  # fmt: skip
+    spelling: 1 << 10 * power
+    for power, letter in enumerate("KMGTPE", start=1)
+    for spelling in (letter, letter.lower(), f"{letter}B", f"{letter.lower()}b", f"{letter}b", f"{letter}iB",
+                     f"{letter.lower()}ib")
+} | {"B": 1, "": 1}  # fmt: skip
+"""Bytes by unit. GPU tools print base-1024 figures as "GB" too, so "GB" and "GiB" are one unit."""
 
 _SECOND = 1_000_000
 _MINUTE = 60 * _SECOND
@@ -46,6 +51,8 @@ _TIMES: Mapping[str, int] = {
 def _sum_of_parts(text: str, units: Mapping[str, int], meaning: str) -> int:
     """The sum of every "number unit" in `text`."""
     problem = f"{text[:_LONGEST]!r} is not {meaning}"
+    if text.lstrip().startswith("-"):
+        problem = f"{text[:_LONGEST]!r} is negative; give {meaning}"
     if not text.strip() or len(text) > _LONGEST:
         raise ValueError(problem)
     total, position = 0, 0
@@ -66,7 +73,7 @@ def _sum_of_parts(text: str, units: Mapping[str, int], meaning: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of "13G", "600M", "1.5G", "512K", "4096"; raises ValueError that says what is allowed."""
+    """Return the bytes of "13G", "1.5 GiB", "512K" or "4096". Raises ValueError, which says what is allowed."""
     if text.strip() == "infinity":
         return INFINITY
     return _sum_of_parts(text, _SIZES, BYTES_HELP)

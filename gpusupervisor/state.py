@@ -94,6 +94,8 @@ class State:
     """What the helper controls."""
     cards: Mapping[str, CardFit] = field(default_factory=dict)
     """By GPU: what it could ever offer to one more model."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """How often each branch of the decisions was taken since the service started, by name."""
     residencies: Mapping[str, Residency] = field(default_factory=dict)
     """By tenant: what is in RAM of its models' files, for those whose definition says where they are."""
 

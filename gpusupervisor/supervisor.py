@@ -51,6 +51,7 @@ from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import LIVELY
 from gpusupervisor.tenants.catalog import Catalog
+from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
@@ -67,6 +68,20 @@ class Configuration:
     settings: Settings
     catalog: Catalog
     problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one tick has seen and decided."""
+
+    seen: Seen
+    situation: Situation
+    assessments: dict[str, Assessment]
+
+    @property
+    def census(self) -> Census:
+        """Whose memory is whose."""
+        return self.seen.census
 
 
 class Supervisor:
@@ -110,12 +125,11 @@ class Supervisor:
         self._chronicle = Chronicle()
         self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
         self._residency = residency or ResidencyKeeper(clock, ModelFacts(self._telemetry))
-        self._arbiter = Arbiter(
-            self._world, clock, self._happened, tasks.create_task, settings.reservation, self._telemetry.facts
-        )
+        facts, counters = self._telemetry.facts, self._telemetry.counters
+        spawn = tasks.create_task
+        self._arbiter = Arbiter(self._world, clock, self._happened, spawn, settings.reservation, facts, counters)
         self._least = LeastHeld(self._telemetry, clock)
         books = LoadBooks(self._residency, self._telemetry)
-        spawn = tasks.create_task
         self._models = ModelKeeper(http, clock, self._world, self._arbiter, spawn, books, least=self._least.of)
         self._situation: Situation | None = None
         self._seen: Seen | None = None
@@ -129,21 +143,31 @@ class Supervisor:
 
     async def tick(self) -> State:
         """Look, assess, act; returns what to publish."""
+        return self.show(await self.judge())
+
+    def show(self, judged: Judged) -> State:
+        """What to publish of a tick."""
+        state = self._state(judged.seen, judged.situation, judged.assessments)
+        if self._automatic.on:
+            self._models.reload_spilled(judged.seen, judged.situation)
+        self._chronicle.observe(state)
+        self._telemetry.observe(state)
+        return state
+
+    async def judge(self) -> Judged:
+        """The part of a tick that decides and acts, without what is only shown."""
         self._pace.tick_begins()
         self._arbiter.count_on_from(self._telemetry.plans)
         seen = await self._observatory.look(needed=self._needs_driver())
         self._arbiter.credit_late(seen)
         situation = self._situation_of(seen)
         assessments = assess(situation)
-        self._chronicle.assessed(situation, assessments)
+        self._chronicle.assessed(situation, assessments, self._arbiter.history.swaps.thrashing(situation.now))
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
-        state = self._state(seen, situation, assessments)
-        if self._automatic.on:
-            self._models.reload_spilled(seen, situation)
-        self._chronicle.observe(state)
-        self._telemetry.observe(state)
-        return state
+        judged = Judged(seen, situation, assessments)
+        self._telemetry.learn(judged)
+        return judged
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
@@ -181,7 +205,7 @@ class Supervisor:
             reasons = {blocker.reason for blocker in plan.blockers}
             raise (Busy if "busy" in reasons else NotReclaimable)(plan.summary)
         result = await self._carry_out(plan)
-        if result.steps[0].outcome not in ("freed", "partial"):
+        if result.outcome != "satisfied":
             raise shortcoming(result)
         return result
 
@@ -190,14 +214,21 @@ class Supervisor:
         if self._is_asleep:
             return partial(self._wake_and_load, engine, model, needs)
         self._require_gpus(self._situation)
-        return self._models.load_work(engine, model, needs)
+        return partial(self._load_and_show, self._models.load_work(engine, model, needs), engine)
+
+    async def _load_and_show(self, work: Work, engine: str, report: Report) -> object:
+        """Load, and return only when what is published shows it."""
+        result = await work(report)
+        await self._world.look(engine)
+        await self.shown()
+        return result
 
     async def _wake_and_load(self, engine: str, model: str, needs: int, report: Report) -> object:
         """Whether the model fits can be told only of a GPU that is awake."""
         report(0, "waking the GPU")
         await self._wake()
         self._require_gpus(self._situation)
-        return await self._models.load_work(engine, model, needs)(report)
+        return await self._load_and_show(self._models.load_work(engine, model, needs), engine, report)
 
     @property
     def _is_asleep(self) -> bool:
@@ -239,7 +270,7 @@ class Supervisor:
 
     async def check(self) -> tuple[Check, ...]:
         """Run every self-check now; see `Controller`."""
-        await self._self_check.look()
+        await asyncio.gather(self._self_check.look(), self._observatory.recheck_engines())
         await self.shown()
         return self._checks
 
@@ -326,6 +357,9 @@ class Supervisor:
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
                 reloaded=reloaded,
+                failures=self._arbiter.history.failures(),
+                thrashing=self._arbiter.history.swaps.thrashing(situation.now),
+                cards=self._models.cards,
                 residencies=residencies,
                 telemetry=self._telemetry.status,
             )
@@ -345,6 +379,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
+            counters=self._arbiter.counters.all(),
             cards=self._models.cards,
         )
 

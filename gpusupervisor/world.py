@@ -35,6 +35,8 @@ class LiveWorld:
             answer = await request_release(rung, place, self._http)
             if answer.accepted:
                 return ReleaseReply("accepted", answer.detail)
+            if answer.was_heard:  # asking by the next rung as well could do more than is needed
+                return ReleaseReply("failed", answer.detail)
             reply = ReleaseReply("failed" if answer.outcome == "failed" else "refused", answer.detail)
         return reply
 

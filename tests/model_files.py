@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.helper.page_cache.measure import Gauge
-from gpusupervisor.helper.page_cache.residency import ModelSeen, measure_all
+from gpusupervisor.reader.page_cache.measure import Gauge
+from gpusupervisor.reader.page_cache.residency import ModelSeen, measure_all
 from gpusupervisor.tenants.definition import ModelFolders, ModelLayout
 
 ME = os.geteuid()

@@ -20,15 +20,21 @@ SECOND = 1_000_000
         (" 2T ", 2 << 40),
         ("0", 0),
         ("infinity", INFINITY),
+        *((spelled, 8 << 30) for spelled in ("8.0 GiB", "8GiB", "8GB", "8 gb", "8g", "8Gb", "8gib")),
+        ("512 MiB", 512 << 20),
+        ("1 GiB 512 MiB", 3 << 29),
+        ("7 B", 7),
     ],
 )
 def test_bytes_are_read_as_systemd_reads_them(text: str, expected: int) -> None:
     assert parse_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "13GB", "13GiB", "G", "-1", "1,5G", "1 2", "1e9", "99999999999E", "1G" * 40])
+@pytest.mark.parametrize(
+    "text", ["", "13GG", "13 gigs", "G", "-1", "-8G", "1,5G", "1 2", "1e9", "99999999999E", "1G" * 40]
+)
 def test_bytes_that_are_none_are_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a number of bytes.*600M|too much"):
+    with pytest.raises(ValueError, match=r"(is not|is negative; give) a number of bytes.*600M|too much"):
         parse_bytes(text)
 
 
@@ -54,7 +60,7 @@ def test_durations_are_read_as_systemd_reads_them(text: str, expected: int) -> N
 
 @pytest.mark.parametrize("text", ["", "ten", "10 parsecs", "-5s", "1h 30", "for ever"])
 def test_durations_that_are_none_are_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a number of seconds.*1h 30min"):
+    with pytest.raises(ValueError, match=r"(is not|is negative; give) a number of seconds.*1h 30min"):
         parse_duration(text)
 
 

@@ -1,6 +1,8 @@
 """The rooms of the house: each imports only those below it, and nobody outside a room knows what it hides."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -28,16 +30,23 @@ STOREYS = (
     {"peers"},
     {"keepers", "observatory", "world"},
     {"supervisor"},
+    {"films"},
     {"daemon"},
+    {"privileged"},
+    {"reader"},
     {"helper"},
 )
 """From the ground up. A room may import the rooms below its own storey, and those on it."""
-PRIVILEGED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "memory", "gpu",
-              "processes", "helper"}  # fmt: skip
-"""What the privileged process is made of, beside the bus machinery and what tenant files name."""
-PRIVILEGED_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
-                      "bus.log_control", "bus.replies", "bus.wire", "tenants.catalog", "tenants.declared",
-                      "tenants.definition", "tenants.schema", "tenants.signs", "engines.variables"}  # fmt: skip
+SHARED = {"quantities", "foreign_text", "clock", "errors", "configuration", "journal", "notify", "memory"}
+BUS_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus.presence", "bus.published",
+               "bus.log_control", "bus.replies", "bus.wire"}  # fmt: skip
+PRIVILEGED = {
+    "privileged": {*SHARED, *BUS_MODULES, "privileged"},
+    "helper": {*SHARED, *BUS_MODULES, "privileged", "helper", "gpu"},
+    "reader": {*SHARED, *BUS_MODULES, "privileged", "reader", "processes", "tenants.catalog", "tenants.declared",
+               "tenants.definition", "tenants.schema", "tenants.signs", "engines.variables"},
+}  # fmt: skip
+"""Rooms and single modules that the privileged services are made of."""
 CLIENTS = {"cli"}
 APART = {"simulation"}
 DOMAIN = ("quantities", "foreign_text", "clock", "errors", "gpu", "processes", "engine_http", "tenants", "arbitration",
@@ -105,12 +114,25 @@ def test_no_shipped_room_knows_of_the_simulation() -> None:
             assert not rooms_imported(path) & APART, path
 
 
-def test_the_privileged_process_is_made_of_little() -> None:
+@pytest.mark.parametrize("own", PRIVILEGED)
+def test_the_privileged_services_are_made_of_little(own: str) -> None:
     for path, room in modules():
-        if room == "helper":
+        if room == own:
             ours = (name.split(".")[1:] for name in imports(path) if name.startswith(f"{NAME}."))
-            foreign = {".".join(parts[:2]) for parts in ours if parts[0] not in {*PRIVILEGED, "__version__"}}
-            assert foreign <= PRIVILEGED_MODULES, path
+            named = {(parts[0], ".".join(parts[:2])) for parts in ours if parts[0] != "__version__"}
+            assert not {module for room, module in named if not {room, module} & PRIVILEGED[own]}, path
+
+
+@pytest.mark.parametrize(
+    ("service", "never"),
+    [("helper", ("processes", "tenants", "reader")), ("reader", ("helper", "gpu.session", "gpu.reader", "gpu.nvml"))],
+)
+def test_neither_privileged_service_loads_what_is_the_others(service: str, never: tuple[str, ...]) -> None:
+    """What has the device parses nothing of users', and what parses that has no driver library; indirectly neither."""
+    program = f"import sys, {NAME}.{service}.daemon; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not {module for module in loaded for room in never if module.startswith(f"{NAME}.{room}")}
 
 
 @pytest.mark.parametrize("room", DOMAIN)

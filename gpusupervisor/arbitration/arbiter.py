@@ -9,21 +9,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from gpusupervisor.arbitration.announcements import Announcements
+from gpusupervisor.arbitration.assess import cards_for
 from gpusupervisor.arbitration.compose import Seen, compose, measurement
+from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.execute import Execution, Unfinished, World, late_return
 from gpusupervisor.arbitration.history import History
 from gpusupervisor.arbitration.learned import LearnedFacts
-from gpusupervisor.arbitration.plan import Request, idle_releases, in_the_way, make_plan, make_release, releasable
+from gpusupervisor.arbitration.plan import Request, idle_releases, make_plan, make_release
+from gpusupervisor.arbitration.plan_text import in_the_way, releasable
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation, StepResult
+from gpusupervisor.arbitration.verify import have_ended
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy
 
 LATE_WINDOW = 600 * MICROSECONDS
 """How long memory of an unfinished step is still credited to it."""
 RETRY_AFTER = 30 * MICROSECONDS
-"""A beneficiary whose plan did not satisfy it is not served again by itself before."""
+"""A plan that did not satisfy its beneficiary is not carried out again by itself before; one that asks others is."""
 
 Spawn = Callable[[Coroutine[Any, Any, PlanResult]], asyncio.Task[PlanResult]]
 
@@ -39,19 +44,26 @@ class Arbiter:
         spawn: Spawn,
         reservation: int,
         learned: LearnedFacts | None = None,
+        counters: Counters | None = None,
     ) -> None:
-        """spawn: starts a task whose unexpected exception ends the daemon. learned: None begins without any."""
+        """spawn: starts a task whose unexpected exception ends the daemon. learned, counters: None: none yet."""
         self.running: dict[str, ReleasePlan] = {}
         """By GPU."""
-        self.history = History(learned)
+        self.counters = counters or Counters()
+        self.history = History(learned, self.counters)
         self.reservations = ReservationBook(reservation)
         self._world = world
         self._clock = clock
         self._announce = announce
         self._spawn = spawn
         self._made = 0
-        self._last_made: dict[str, ReleasePlan] = {}
-        self._retry_at: dict[str, int] = {}
+        self._announced = Announcements()
+        self._retry_at: dict[tuple[str, frozenset[str]], int] = {}
+        """By beneficiary and the tenants that were asked for it."""
+        self._asking: set[str] = set()
+        """Tenants whose request is under way."""
+        self._under_pressure: dict[str, int] = {}
+        """By tenant: since when."""
         self._unfinished: dict[str, Unfinished] = {}
         self._uses: dict[str, str] = {}
         """By tenant: what of ours works with it."""
@@ -73,7 +85,7 @@ class Arbiter:
 
     def situation(self, seen: Seen, reserve: int) -> Situation:
         """What decisions look at."""
-        made = compose(seen, self._promised, self.history, self.reservations, reserve)
+        made = compose(seen, self._promised | self._asking, self.history, self.reservations, reserve)
         if not self._uses:
             return made
         tenants = {id_: replace(each, used_by=self._uses.get(id_, "")) for id_, each in made.tenants.items()}
@@ -114,10 +126,11 @@ class Arbiter:
         Returns the assessments, with what is done about each starved tenant, or what stands in the way, added.
         """
         explained = dict(assessments)
+        self._count_pressure(situation)
         starved = [a for a in assessments.values() if a.starved]
-        starved.sort(key=lambda a: (-situation.tenants[a.tenant].priority, a.tenant))
-        self._last_made = {a.tenant: self._last_made[a.tenant] for a in starved if a.tenant in self._last_made}
-        self._retry_at = {tenant: at for tenant, at in self._retry_at.items() if situation.now < at}
+        starved.sort(key=lambda a: (-situation.tenants[a.tenant].working_priority, a.tenant))
+        self._announced.forget_before(situation.now)
+        self._retry_at = {who: at for who, at in self._retry_at.items() if situation.now < at}
         for assessment in starved:
             done = self._serve(situation, assessment, automatic=automatic)
             explained[assessment.tenant] = replace(assessment, reason=f"{assessment.reason}. {done}")
@@ -145,7 +158,7 @@ class Arbiter:
                 del self._unfinished[tenant]
                 left = {gpu: value.holding for gpu, value in after.items() if value.holding is not None}
                 self.finished(late.plan, result, left)
-            elif seen.now - late.started_at > LATE_WINDOW:
+            elif seen.now - late.started_at > LATE_WINDOW or (after and have_ended(late.before, after)):
                 del self._unfinished[tenant]
 
     def abandon(self) -> None:
@@ -153,15 +166,27 @@ class Arbiter:
         for task in self._tasks:
             task.cancel()
 
-    def asked(self, tenant: str) -> None:
+    def asked(self, plan: ReleasePlan, tenant: str) -> None:
         """A request goes out to a tenant now."""
+        now = self._clock.now()
         self._unfinished.pop(tenant, None)
-        self.history.asked(tenant, self._clock.now(), self._world.cooldown(tenant))
+        self._asking.add(tenant)
+        self.history.asked(tenant, now, self._world.cooldown(tenant))
+        self.counters.count("asked")
+        if plan.cause == "starved":
+            self.history.swaps.note(tenant, plan.beneficiary, now)
 
     def finished(self, plan: ReleasePlan, result: StepResult, left: Mapping[str, int]) -> None:
         """Note and announce what a step brought."""
+        now = self._clock.now()
+        self._asking.discard(result.tenant)
         for gpu, size in left.items():
-            self.history.released(result.tenant, gpu, result, size, self._clock.now(), plan.id)
+            self.history.released(result.tenant, gpu, result, size, now, plan.id)
+        self.history.judged(result, left, now, plan.id)
+        if result.outcome == "skipped":
+            self.counters.count(f"refused-{result.detail.partition(':')[0].replace(' ', '-')}")
+        else:
+            self.counters.count(f"step-{result.outcome}")
         self._announce(StepFinished(plan, result))
 
     def watch(self, unfinished: Unfinished) -> None:
@@ -170,32 +195,48 @@ class Arbiter:
 
     def _serve(self, situation: Situation, assessment: Assessment, *, automatic: bool) -> str:
         """Do what can be done about a starved tenant; returns that in words."""
-        name = assessment.tenant
-        if assessment.gpu in self.running:
-            return f"{self.running[assessment.gpu].id} is being carried out"
-        need = situation.tenants[name].need or 0
-        plan = self._made_again(make_plan(situation, Request("starved", assessment.gpu, name, need), ""))
+        name, tenant = assessment.tenant, situation.tenants[assessment.tenant]
+        cards = cards_for(situation, tenant)
+        under_way = next((self.running[gpu].id for gpu in cards if gpu in self.running), "")
+        if under_way:
+            return f"{under_way} is being carried out"
+        assert tenant.need is not None, "it is starved, so its need is known"
+        request = Request("starved", assessment.gpu, name, tenant.need.low, gpus=cards, is_open=tenant.need.is_open)
+        plan = make_plan(situation, request, "")
+        steps = frozenset(step.tenant for step in plan.steps)
+        starts = bool(steps) and automatic and (name, steps) not in self._retry_at
+        plan = self._with_id(plan, starts=starts)
         if not plan.fits:
-            return "It can never fit on this GPU"
-        if not plan.steps:
+            return "It can never fit on this GPU" if len(cards) == 1 else "It can never fit on these GPUs"
+        if not steps:
             return f"Nobody is asked: {releasable(plan.reclaimable)}. {in_the_way(plan.blockers)}"
         asked = ", ".join(step.tenant for step in plan.steps)
         if not automatic:
             return f"Observe-only: {plan.id} would ask {asked}"
-        if name in self._retry_at:
+        if not starts:
             return f"The last plan did not free enough; {asked} will be asked after half a minute"
         self._start(plan)
-        del self._last_made[name]  # the next one is another plan, announced anew even when it says the same
+        self._announced.started(plan)
         return f"{plan.id} asks {asked}"
 
-    def _made_again(self, plan: ReleasePlan) -> ReleasePlan:
-        """The last plan for the same beneficiary when this one says the same; else a new one, announced."""
-        last = self._last_made.get(plan.beneficiary)
-        if last is not None and _gist(last) == _gist(plan):
-            return replace(plan, id=last.id)
+    def _with_id(self, plan: ReleasePlan, *, starts: bool) -> ReleasePlan:
+        """A plan with its id: that of the last one that said the same, or a new one, announced."""
+        known = self._announced.known(plan, must_be_told=starts)
+        if known:
+            return replace(plan, id=known)
         made = self._publish(replace(plan, id=self._next_id()))
-        self._last_made[plan.beneficiary] = made
+        self._announced.told(made)
+        for blocker in made.blockers:
+            self.counters.count(f"protected-{blocker.reason}")
         return made
+
+    def _count_pressure(self, situation: Situation) -> None:
+        """Count each time that a tenant comes under pressure."""
+        now = {each.id: each.pressure for each in situation.tenants.values() if each.pressure is not None}
+        for tenant, pressure in now.items():
+            if self._under_pressure.get(tenant) != pressure.since:
+                self.counters.count(pressure.kind)
+        self._under_pressure = {tenant: pressure.since for tenant, pressure in now.items()}
 
     def _release_idle(self, situation: Situation) -> None:
         for tenant in idle_releases(situation):
@@ -226,6 +267,7 @@ class Arbiter:
         try:
             result = await Execution(plan, self._world, self, self._clock).run()
         finally:
+            self._asking.difference_update(step.tenant for step in plan.steps)
             for gpu in _gpus(plan):
                 self.running.pop(gpu, None)
         self._settle_up(result)
@@ -234,24 +276,22 @@ class Arbiter:
     def _settle_up(self, result: PlanResult) -> None:
         plan, now = result.plan, self._clock.now()
         if result.outcome == "satisfied" and plan.beneficiary:
-            held = self._world.holdings(plan.beneficiary)
-            missing = plan.need - sum(held.values())
-            self.reservations.keep(plan.gpu, plan.beneficiary, missing, held.get(plan.gpu, 0), now)
+            self._keep_room(plan, result.available, now)
         elif plan.cause == "starved":
-            self._retry_at[plan.beneficiary] = now + RETRY_AFTER
+            self._retry_at[plan.beneficiary, frozenset(step.tenant for step in plan.steps)] = now + RETRY_AFTER
         self._announce(PlanFinished(result))
+
+    def _keep_room(self, plan: ReleasePlan, available: int, now: int) -> None:
+        """Keep what was made for the beneficiary, card by card: of an open need all that is there."""
+        held = self._world.holdings(plan.beneficiary)
+        left = available if plan.is_open else plan.need - sum(held.values())
+        brought = {gpu: sum(step.frees.get(gpu, 0) for step in plan.steps) for gpu in plan.cards}
+        order = sorted(plan.cards, key=lambda gpu: (-brought[gpu], gpu))
+        for gpu in order:
+            size = left if gpu == order[-1] else min(left, brought[gpu])
+            self.reservations.keep(gpu, plan.beneficiary, size, held.get(gpu, 0), now)
+            left -= max(0, size)
 
 
 def _gpus(plan: ReleasePlan) -> set[str]:
-    return {plan.gpu}.union(*(step.gpus for step in plan.steps))
-
-
-def _gist(plan: ReleasePlan) -> object:
-    """What makes a plan another plan: whom it asks and who is in the way, not each byte."""
-    return (
-        plan.gpu,
-        plan.sufficient,
-        plan.fits,
-        tuple(step.tenant for step in plan.steps),
-        frozenset((blocker.holder, blocker.reason) for blocker in plan.blockers),
-    )
+    return {*plan.cards}.union(*(step.gpus for step in plan.steps))

@@ -1,9 +1,12 @@
-"""From what was seen to the Situation that decisions look at."""
+"""Builds the `Situation` from the measurements of one tick."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gpusupervisor.arbitration.history import History
+from gpusupervisor.arbitration.cards import cards_of, visible_cards
+from gpusupervisor.arbitration.history import HOUR, Anchors, History
+from gpusupervisor.arbitration.need import Evidence, Need, need_of
+from gpusupervisor.arbitration.pressure import Look, is_full
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import GpuSituation, Situation, TenantSituation, UnmanagedHolder
 from gpusupervisor.arbitration.verify import Measurement
@@ -12,10 +15,12 @@ from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity
 from gpusupervisor.tenants.census import Census, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 
+_RESTING = ("idle", "absent")
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one tick has seen."""
+    """The measurements of one tick. `now` is in microseconds of the domain clock."""
 
     now: int
     sample: Sample
@@ -25,6 +30,8 @@ class Seen:
     """By tenant id, instances included."""
     remote: frozenset[str] = frozenset()
     """Tenants whose endpoint is not on this machine."""
+    release_problems: Mapping[str, str] = field(default_factory=dict)
+    """By tenant: why its release would be refused, as far as that is known before it is asked."""
 
 
 def compose(
@@ -35,24 +42,26 @@ def compose(
     releasing: tenants whose memory is still expected, so that they are not asked again.
     """
     holdings = {tenant.id: tenant.holdings for tenant in seen.census.tenants.values()}
-    for tenant_id, held in holdings.items():
-        history.observe(tenant_id, held, seen.definitions[tenant_id].floor, seen.now)
+    for presence in seen.census.tenants.values():
+        rests = seen.activities.get(presence.id, UNOBSERVED).state in _RESTING and presence.id not in releasing
+        floor = seen.definitions[presence.id].floor
+        history.observe(presence.id, presence.holdings, floor, seen.now, anchors_of(presence), rests=rests)
     history.keep_only(holdings)
     gpus = {
         gpu.identity.uuid: _gpu(seen.census, gpu, gpu.memory)
         for gpu in seen.sample.gpus
         if gpu.state == "ok" and gpu.memory is not None
     }
-    ceiling = max((gpu.total - reserve for gpu in gpus.values()), default=0)
-    return Situation(
-        now=seen.now,
-        gpus=gpus,
-        tenants={
-            tenant.id: _tenant(seen, releasing, history, tenant, ceiling) for tenant in seen.census.tenants.values()
-        },
-        reserve=reserve,
-        reservations=reservations.current(holdings, seen.now),
-    )
+    bare = Situation(seen.now, gpus, {}, reserve, reservations.current(holdings, seen.now))
+    tenants = {tenant.id: _tenant(seen, bare, releasing, history, tenant) for tenant in seen.census.tenants.values()}
+    return Situation(seen.now, gpus, tenants, reserve, bare.reservations)
+
+
+def anchors_of(presence: TenantPresence) -> Anchors:
+    """The processes of a tenant that can be asked: its servers, or its holders where no server is known."""
+    if presence.servers:
+        return frozenset(server.key for server in presence.servers)
+    return frozenset(holder.identity.key for holder in presence.holders if holder.identity is not None)
 
 
 def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
@@ -64,6 +73,7 @@ def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
         free=memory.free,
         unmanaged=tuple(_unmanaged(holder) for holder in account.unmanaged) if account else (),
         unattributed=account.unattributed if account else 0,
+        dead_pids=tuple(sorted(holder.pid for holder in account.unattributed_holders)) if account else (),
         attribution_problem=gpu.attribution_problem,
         reserved=memory.reserved,
     )
@@ -74,13 +84,16 @@ def _unmanaged(holder: Holder) -> UnmanagedHolder:
 
 
 def _tenant(
-    seen: Seen, releasing: frozenset[str], history: History, presence: TenantPresence, ceiling: int
+    seen: Seen, bare: Situation, releasing: frozenset[str], history: History, presence: TenantPresence
 ) -> TenantSituation:
     definition = seen.definitions[presence.id]
     activity = seen.activities.get(presence.id, UNOBSERVED)
-    past = history.of(presence.id)
-    need, need_source = _need(definition, activity, history.learned.need(presence.id), ceiling)
+    past, failure = history.of(presence.id), history.of(presence.id).failure
+    cards = _cards(seen, bare, definition, presence)
+    _watch(seen, bare, history, presence, activity, cards, is_asked=presence.id in releasing)
     idle = activity.state == "idle"
+    left = definition.release_budget - past.releases_within_hour(seen.now)
+    is_paused = failure is not None and seen.now < failure.until
     return TenantSituation(
         id=presence.id,
         title=definition.title,
@@ -91,8 +104,11 @@ def _tenant(
         unknown_on=presence.unknown_on,
         floors=history.learned.floors(presence.id),
         default_floor=definition.floor,
-        need=need,
-        need_source=need_source,
+        stayed=failure.stayed if failure is not None and is_paused else {},
+        need=_need(bare, definition, activity, history, presence, cards),
+        cards=cards,
+        pressure=history.pressure.of(presence.id),
+        must_rest=past.must_rest,
         less_helps=definition.less_helps,
         has_release=bool(definition.release),
         protected=definition.protected,
@@ -106,10 +122,81 @@ def _tenant(
         idle_release_after=definition.idle_release_after,
         cooldown_until=past.cooldown_until,
         cooldown_reason=past.cooldown_reason,
-        releases_left=definition.release_budget - past.releases_within_hour(seen.now),
+        distrusted_until=failure.until if failure else 0,
+        distrust=failure.reason if failure else "",
+        releases_left=left,
+        budget_until=past.asked_at[0] + HOUR if left <= 0 and past.asked_at else 0,
+        paused_for=history.swaps.paused(presence.id, seen.now),
+        release_problem=seen.release_problems.get(presence.id, ""),
         releasing=presence.id in releasing,
         working_priority=definition.priority,
     )
+
+
+def _cards(seen: Seen, bare: Situation, definition: TenantDefinition, presence: TenantPresence) -> tuple[str, ...]:
+    """The cards that a tenant's need is about, the main one first."""
+    if len(bare.gpus) < 2:
+        return tuple(bare.gpus)
+    free = {uuid: bare.available(uuid, presence.id) for uuid in bare.gpus}
+    holders = (holder.identity for holder in presence.holders if holder.identity is not None)
+    visible = visible_cards((*presence.servers, *holders), seen.sample.gpus)
+    return cards_of(presence.holdings, free, visible, spreads=definition.spreads)
+
+
+def _watch(
+    seen: Seen,
+    bare: Situation,
+    history: History,
+    presence: TenantPresence,
+    activity: Activity,
+    cards: tuple[str, ...],
+    *,
+    is_asked: bool,
+) -> None:
+    """Look for pressure; without a card that can be read there is nothing to look at."""
+    gpus = [bare.gpus[uuid] for uuid in cards]
+    if not gpus:
+        return
+    is_blind = bool(presence.unknown_on) or any(gpu.attribution_problem for gpu in gpus)
+    look = Look(
+        now=seen.now,
+        measured_at=seen.sample.taken_at,
+        works=activity.state == "busy",
+        rests=activity.state in _RESTING,
+        held=None if is_blind else sum(presence.holdings.values()),
+        free=max(gpu.free for gpu in gpus),
+        available=bare.room(cards, presence.id),
+        is_full=all(is_full(gpu.free, gpu.total) for gpu in gpus),
+        placement=activity.placement,
+        out_of_memory_at=activity.out_of_memory_at,
+        is_asked=is_asked or history.of(presence.id).must_rest,
+    )
+    history.pressure.observe(presence.id, look)
+
+
+def _need(
+    bare: Situation,
+    definition: TenantDefinition,
+    activity: Activity,
+    history: History,
+    presence: TenantPresence,
+    cards: tuple[str, ...],
+) -> Need | None:
+    elsewhere = sum(size for uuid, size in presence.holdings.items() if uuid not in cards)
+    usual = history.learned.get("need-usual", presence.id)
+    evidence = Evidence(
+        held=sum(presence.holdings.values()),
+        available=bare.room(cards, presence.id),
+        most=sum(bare.most(uuid) for uuid in cards) + elsewhere,
+        cards=len(cards),
+        written=definition.needs_vram,
+        placement=activity.placement,
+        offered=history.pressure.offered(presence.id),
+        pressure=history.pressure.of(presence.id),
+        peak=history.learned.need(presence.id),
+        usual=usual.value if usual else None,
+    )
+    return need_of(evidence)
 
 
 def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
@@ -127,21 +214,5 @@ def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
     holding: int | None = presence.holdings.get(gpu, 0) if presence else 0
     if sample.attribution_problem or (presence and gpu in presence.unknown_on):
         holding = None
-    return Measurement(holding, sample.memory.free, others)
-
-
-def _need(
-    definition: TenantDefinition, activity: Activity, learned: int | None, ceiling: int
-) -> tuple[int | None, str]:
-    """What a person says counts before what the engine says, and that before what was seen of the tenant.
-
-    ceiling: what the largest GPU has beside the reserve. A tenant that once grew into all of an empty card does not
-    need more than can ever be given to it.
-    """
-    if definition.needs_vram is not None:
-        return definition.needs_vram, "needs-vram"
-    if activity.need is not None:
-        return activity.need, "reported by the engine"
-    if learned is not None:
-        return (min(learned, ceiling) if ceiling > 0 else learned), "learned"
-    return None, ""
+    anchors = anchors_of(presence) if presence else frozenset()
+    return Measurement(holding, sample.memory.free, others, anchors, sample.memory.source == "unified")

@@ -1,13 +1,16 @@
-"""Who may be asked for memory, and for what reason a holder may not. Pure."""
+"""Decides whether a tenant may be asked to release memory. Pure."""
 
 from dataclasses import dataclass
 
 from gpusupervisor.arbitration.situation import BlockerReason, TenantSituation
+from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.quantities import format_duration
 
-WORTHWHILE = 64 * 1024 * 1024
-"""Bytes: nobody is disturbed, or named as a blocker, for less."""
 ANYBODY = 101
-"""The priority of a person who asks for room for nobody in particular: above every tenant's."""
+"""Priority of a request without a beneficiary; tenants have 0 to 100."""
+_LIVELY = ("busy", "claimed", "stirring")
+_STEPS = (10 * MICROSECONDS, 60 * MICROSECONDS, 600 * MICROSECONDS)
+"""Time left is told in steps, rounded up, so that a text changes seldom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +19,20 @@ class Objection:
 
     reason: BlockerReason
     detail: str
+    until: int = 0
+    """When it ends by itself, in microseconds of the domain clock; 0 when it does not."""
 
 
-def objection(tenant: TenantSituation, gpu: str, now: int, rank: int) -> Objection | None:
-    """What forbids an automatic plan of priority `rank` to ask this tenant on a GPU; None when nothing does."""
-    return refusal(tenant, gpu) or _not_now(tenant, now, rank)
+def objection(tenant: TenantSituation, gpu: str, now: int, rank: int, beneficiary: str = "") -> Objection | None:
+    """Return why a plan of priority `rank` may not ask this tenant on a GPU, or None.
+
+    beneficiary: tenant id; empty when room is made for nobody in particular.
+    """
+    return refusal(tenant, gpu) or _not_now(tenant, now, rank, beneficiary)
 
 
 def refusal(tenant: TenantSituation, gpu: str) -> Objection | None:
-    """What forbids even a person's own request; None when nothing does."""
+    """Return why the tenant may not even be asked by a direct release request, or None."""
     if tenant.protected:
         return Objection("protected", "it is protected")
     if gpu in tenant.orphan_on:
@@ -33,11 +41,13 @@ def refusal(tenant: TenantSituation, gpu: str) -> Objection | None:
         return Objection("remote", "its endpoint is not on this machine")
     if not tenant.has_release:
         return Objection("no-release-method", "there is no way to ask it: stop it, or add a [[release]] to its file")
+    if tenant.release_problem:
+        return Objection("no-release-method", tenant.release_problem)
     if tenant.used_by:
         return Objection("busy", tenant.used_by)
     if tenant.activity == "stuck":
         return Objection("stuck", tenant.activity_reason)
-    if tenant.activity in ("busy", "claimed", "stirring"):
+    if tenant.activity in _LIVELY:
         return Objection("busy", tenant.activity_reason)
     if tenant.activity != "idle":
         return Objection("unknown", tenant.activity_reason)
@@ -46,16 +56,40 @@ def refusal(tenant: TenantSituation, gpu: str) -> Objection | None:
     return None
 
 
-def _not_now(tenant: TenantSituation, now: int, rank: int) -> Objection | None:
-    """What forbids an automatic plan, though a person might ask."""
+def idle_objection(tenant: TenantSituation, gpu: str, now: int) -> Objection | None:
+    """Return why the tenant may not be asked merely because it has been idle for long, or None."""
+    if tenant.resident_since is not None and now - tenant.resident_since < tenant.min_residency:
+        until = tenant.resident_since + tenant.min_residency
+        return Objection("cooldown", f"it loaded its memory a moment ago (min-residency{_left(until, now)})", until)
+    return objection(tenant, gpu, now, ANYBODY)
+
+
+def _not_now(tenant: TenantSituation, now: int, rank: int, beneficiary: str) -> Objection | None:
+    """Return an objection that a direct release request overrides, or None."""
     if tenant.pinned and not tenant.release_pinned:
         return Objection("pinned", "the user asked its engine to keep the memory (set release-pinned to override)")
     if tenant.priority >= rank:
         return Objection("higher-priority", f"its priority of {tenant.priority} is not below {rank}")
-    if tenant.resident_since is not None and now - tenant.resident_since < tenant.min_residency:
-        return Objection("cooldown", "it loaded its memory a moment ago (min-residency)")
+    if now < tenant.distrusted_until:
+        until = tenant.distrusted_until
+        return Objection("does-not-give-back", f"{tenant.distrust}{_left(until, now, '; asked again in ')}", until)
     if now < tenant.cooldown_until:
-        return Objection("cooldown", tenant.cooldown_reason or "it was asked a moment ago (cooldown)")
+        why = tenant.cooldown_reason or "it was asked a moment ago (cooldown)"
+        return Objection("cooldown", f"{why}{_left(tenant.cooldown_until, now)}", tenant.cooldown_until)
     if tenant.releases_left <= 0:
-        return Objection("cooldown", "it has been asked as often per hour as its release-budget allows")
+        why = "it has been asked as often per hour as its release-budget allows"
+        return Objection("cooldown", f"{why}{_left(tenant.budget_until, now)}", tenant.budget_until)
+    until = tenant.paused_for.get(beneficiary, 0)
+    if now < until:
+        why = f"the memory has gone back and forth between it and {beneficiary} too often within the hour"
+        return Objection("cooldown", f"{why}{_left(until, now)}", until)
     return None
+
+
+def _left(until: int, now: int, words: str = ", for another ") -> str:
+    """The time that is left, in words that change seldom; empty when it is over."""
+    left = until - now
+    if left <= 0:
+        return ""
+    step = _STEPS[0] if left <= _STEPS[1] else _STEPS[1] if left <= 20 * _STEPS[1] else _STEPS[2]
+    return f"{words}{format_duration(-(-left // step) * step)}"

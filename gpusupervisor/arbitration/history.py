@@ -1,4 +1,4 @@
-"""What has been seen of each tenant: residency, releases, cooldowns, reloads at once.
+"""What has been seen of each tenant: residency, releases and what they taught, pauses, reloads at once.
 
 Kept in memory for as long as the service runs; what outlives it are the learned facts.
 """
@@ -7,16 +7,24 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gpusupervisor.arbitration.eligibility import WORTHWHILE
+from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.learned import LearnedFacts, floor_source
+from gpusupervisor.arbitration.pressure import PressureWatch
 from gpusupervisor.arbitration.situation import StepResult
+from gpusupervisor.arbitration.swaps import SwapBook
+from gpusupervisor.arbitration.trust import Failure, failed, still_holds
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.processes.identity import ProcessKey
 
 HOUR = 3600 * MICROSECONDS
 RELOAD_WINDOW = 60 * MICROSECONDS
 """A tenant that has half of its memory back within this time after a release was reloaded by a client at once."""
 RELOAD_COOLDOWN = 600 * MICROSECONDS
 """A tenant that was reloaded at once is left alone for this long: its client wins, and it is reported."""
+
+Anchors = frozenset[ProcessKey]
+"""The processes of a tenant that can be asked: its servers, or its holders where no server is known."""
 
 
 @dataclass(slots=True)
@@ -27,18 +35,25 @@ class _Released:
     left: int
     source: str
     """What the floor was learned from."""
+    anchors: Anchors
 
 
 @dataclass(slots=True)
 class TenantHistory:
     """One tenant's past."""
 
+    anchors: Anchors = frozenset()
+    """At the last look."""
     resident_since: int | None = None
     asked_at: deque[int] = field(default_factory=lambda: deque(maxlen=256))
+    must_rest: bool = False
+    """It has been asked and has not rested since."""
     cooldown_until: int = 0
     cooldown_reason: str = ""
     reloaded_at: int | None = None
     last_release: _Released | None = None
+    failure: Failure | None = None
+    """What its last releases failed to bring."""
 
     def releases_within_hour(self, now: int) -> int:
         """How often it was asked within the last hour."""
@@ -50,9 +65,12 @@ class TenantHistory:
 class History:
     """The past of every tenant that is on the machine; tenants that vanish are forgotten, what they taught is not."""
 
-    def __init__(self, learned: LearnedFacts | None = None) -> None:
+    def __init__(self, learned: LearnedFacts | None = None, counters: Counters | None = None) -> None:
         """learned: None begins without any."""
         self.learned = learned or LearnedFacts()
+        self.pressure = PressureWatch()
+        self.swaps = SwapBook()
+        self._counters = counters or Counters()
         self._tenants: dict[str, TenantHistory] = {}
 
     def of(self, tenant: str) -> TenantHistory:
@@ -64,21 +82,39 @@ class History:
         wanted = set(tenants)
         for name in [name for name in self._tenants if name not in wanted]:
             del self._tenants[name]
+        self.pressure.keep_only(wanted)
 
-    def observe(self, tenant: str, holdings: Mapping[str, int], default_floor: int, now: int) -> None:
-        """Note what a tenant holds now: since when it is resident, and whether it was reloaded at once."""
+    def observe(
+        self,
+        tenant: str,
+        holdings: Mapping[str, int],
+        default_floor: int,
+        now: int,
+        anchors: Anchors = frozenset(),
+        *,
+        rests: bool = False,
+    ) -> None:
+        """Note what a tenant holds now: since when it is resident, and whether it was reloaded at once.
+
+        rests: whether it is idle or absent, and no release of it is under way.
+        """
         past, floors = self.of(tenant), self.learned.floors(tenant)
+        past.anchors = anchors
+        past.must_rest &= not rests
         resident = any(size - floors.get(gpu, default_floor) >= WORTHWHILE for gpu, size in holdings.items())
         if not resident:
             past.resident_since = None
         elif past.resident_since is None:
             past.resident_since = now
+        if past.failure is not None and not still_holds(past.failure, holdings, anchors):
+            past.failure = None
         self._notice_reload(tenant, past, holdings, now)
 
     def asked(self, tenant: str, now: int, cooldown: int) -> None:
         """A release was requested from it."""
         past = self.of(tenant)
         past.asked_at.append(now)
+        past.must_rest = True
         past.cooldown_until = max(past.cooldown_until, now + cooldown)
         past.cooldown_reason = "it was asked a moment ago (cooldown)"
 
@@ -86,8 +122,21 @@ class History:
         """A release brought memory back and left `left` bytes: a complete one teaches the floor."""
         if result.outcome == "freed":
             source = floor_source(result.freed, plan)
-            self.learned.learn_floor(tenant, gpu, left, source, now)
-            self.of(tenant).last_release = _Released(gpu, now, result.freed, left, source)
+            self._learn_floor(tenant, gpu, left, source, now)
+            past = self.of(tenant)
+            past.last_release = _Released(gpu, now, result.freed, left, source, past.anchors)
+
+    def judged(self, result: StepResult, left: Mapping[str, int], now: int, plan: str) -> None:
+        """A release has its outcome. left: GPU UUID to the bytes that stayed, where that was measured."""
+        past = self.of(result.tenant)
+        before = past.failure
+        past.failure = failed(before, result, left, past.anchors, now, plan)
+        if past.failure is not None and past.failure is not before:
+            self._counters.count("learned-up")
+
+    def failures(self) -> Mapping[str, Failure]:
+        """By tenant: what its last releases failed to bring."""
+        return {name: past.failure for name, past in self._tenants.items() if past.failure is not None}
 
     def used(self, tenant: str) -> None:
         """Something of ours works with it: what it takes from now on, no client had it reload."""
@@ -98,18 +147,25 @@ class History:
         at = self.of(tenant).reloaded_at
         return at is not None and now - at < RELOAD_COOLDOWN
 
+    def _learn_floor(self, tenant: str, gpu: str, left: int, source: str, now: int) -> None:
+        known = self.learned.get("floor", tenant, gpu)
+        if known is None or known.value != left:
+            self._counters.count("learned-down" if known is not None and left < known.value else "learned-up")
+        self.learned.learn_floor(tenant, gpu, left, source, now)
+
     def _notice_reload(self, tenant: str, past: TenantHistory, holdings: Mapping[str, int], now: int) -> None:
         last = past.last_release
         if last is None:
             return
         held = holdings.get(last.gpu, 0)
-        if now - last.at > RELOAD_WINDOW:
+        is_another = bool(last.anchors and past.anchors) and not last.anchors & past.anchors
+        if now - last.at > RELOAD_WINDOW or is_another:  # a new process has loaded for itself: nothing was reloaded
             past.last_release = None
         elif held < last.left:
-            last.left = held  # the last bytes came after the verdict
-            self.learned.learn_floor(tenant, last.gpu, held, last.source, now)
+            last.left = held  # the release went on after it was verified
+            self._learn_floor(tenant, last.gpu, held, last.source, now)
         elif held - last.left >= max(WORTHWHILE, last.freed // 2):
             past.last_release = None
             past.reloaded_at = now
             past.cooldown_until = now + RELOAD_COOLDOWN
-            past.cooldown_reason = "a client made it reload right after its last release: it is left alone for a while"
+            past.cooldown_reason = "a client made it reload right after its last release"

@@ -10,9 +10,10 @@ from typing import Literal, get_args
 
 from gpusupervisor.quantities import format_bytes
 
-FactKind = Literal["floor", "need", "model-need", "model-use", "load-cold", "load-warm"]
-"""floor, need, model-need: bytes. model-use: how often it was seen to be loaded; learned when it was loaded last.
-load-cold, load-warm: bytes per second, from disk and from RAM."""
+FactKind = Literal["floor", "need", "need-usual", "model-need", "model-use", "load-cold", "load-warm"]
+"""floor, need, need-usual, model-need: bytes. need: the most that was held in sessions that lacked nothing; need-usual:
+the least that was held at the height of each of several sessions with plenty of room. model-use: how often it was seen
+to be loaded; learned when it was loaded last. load-cold, load-warm: bytes per second, from disk and from RAM."""
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
 
 FactKey = tuple[FactKind, str, str, str]

@@ -1,15 +1,18 @@
-"""ReleasePlan: who is asked, in which order, or who is in the way. A pure function of the Situation.
+"""ReleasePlan: which tenants are asked, in which order, or what is in the way. A pure function of the Situation.
 
 Candidates are ranked: lowest priority first, then longest idle, then id. They are taken in that order until they
 suffice; then, from the most important down, every one that the others make unnecessary is dropped. The result is
 the sufficient set that reaches least far up the ranking, so more free memory never makes a plan reach further.
+A candidate of unknown size is asked only where those of known size do not suffice, and it could hold the rest.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpusupervisor.arbitration.assess import shortfall_of
-from gpusupervisor.arbitration.eligibility import ANYBODY, WORTHWHILE, Objection, objection, refusal
+from gpusupervisor.arbitration.eligibility import ANYBODY, idle_objection, refusal
+from gpusupervisor.arbitration.holders import Candidate, divide
+from gpusupervisor.arbitration.plan_text import Findings, summary_of
 from gpusupervisor.arbitration.situation import (
     Blocker,
     PlanCause,
@@ -18,11 +21,9 @@ from gpusupervisor.arbitration.situation import (
     Situation,
     TenantSituation,
 )
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.quantities import format_bytes
-
-NAMED = 5
-"""Blockers named in a summary; the plan itself has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,68 +38,92 @@ class Request:
     """Bytes in total for the beneficiary (what it holds counts), or that shall be free."""
     rank: int | None = None
     """The priority on whose behalf others are asked, where it is not the beneficiary's of now."""
+    gpus: tuple[str, ...] = ()
+    """The set of cards on which room helps, `gpu` first; empty = `gpu` only."""
+    is_open: bool = False
+    """More than `need` may be needed."""
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """The cards on which room helps."""
+        return self.gpus or (self.gpu,)
 
 
 def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePlan:
     """The plan that covers a need, or the insufficient one that names its blockers; none where it never fits."""
     beneficiary = situation.tenants.get(request.beneficiary)
-    rank = beneficiary.priority if beneficiary else ANYBODY
-    if request.rank is not None:
-        rank = request.rank
-    candidates, blockers = _divide(situation, request.gpu, request.beneficiary, rank)
+    rank = rank_of(request, beneficiary)
+    cards = request.cards
+    candidates, blockers = divide(situation, cards, request.beneficiary, rank)
     shortfall = max(0, _shortfall(situation, request, beneficiary))
-    chosen, sufficient = _choose(candidates, request.gpu, shortfall)
+    chosen, sufficient = _choose(candidates, shortfall, _hidden(situation, cards))
     fits = _fits(situation, request, beneficiary)
     partly = not sufficient and fits and beneficiary is not None and beneficiary.less_helps
-    steps = chosen if sufficient else candidates if partly else []
-    plan_steps = tuple(
-        PlanStep(t.id, t.above_floor(request.gpu), f"idle, priority {t.priority} below {rank}") for t in steps
-    )
-    reclaimable = sum(t.above_floor(request.gpu) for t in candidates)
+    steps = tuple(_step(each, rank) for each in (chosen if sufficient else candidates if partly else ()))
+    reclaimable = sum(each.size for each in candidates)
+    found = Findings(shortfall, steps, blockers, reclaimable, sufficient=sufficient, fits=fits)
     return ReleasePlan(
         id=plan_id,
         cause=request.cause,
         gpu=request.gpu,
         beneficiary=request.beneficiary,
         shortfall=shortfall,
-        steps=plan_steps,
+        steps=steps,
         blockers=blockers if fits else (),
         sufficient=sufficient,
         reclaimable=reclaimable,
-        summary=_summary(situation, request, shortfall, plan_steps, blockers, sufficient, reclaimable, fits),
+        summary=summary_of(situation, beneficiary, request.need, cards, found),
         made_at=situation.now,
         need=request.need,
         rank=request.rank,
         fits=fits,
+        gpus=cards,
+        is_open=request.is_open,
     )
+
+
+def rank_of(request: Request | ReleasePlan, beneficiary: TenantSituation | None) -> int:
+    """The priority on whose behalf others are asked: of a starved tenant the one it works with."""
+    if request.rank is not None:
+        return request.rank
+    if beneficiary is None:
+        return ANYBODY
+    return beneficiary.working_priority if request.cause == "starved" else beneficiary.priority
 
 
 def make_release(situation: Situation, tenant_id: str, plan_id: str, cause: PlanCause) -> ReleasePlan:
-    """Ask one tenant for all it can give back on every GPU: a person's request, or because it has been idle long."""
+    """Ask one tenant for all it can give back on every GPU: a person's request, or because it has been idle long.
+
+    A person may ask again for what has just failed to come.
+    """
     tenant = situation.tenants[tenant_id]
-    gpus = tuple(sorted(uuid for uuid in tenant.holdings if uuid in situation.gpus))
-    gpu = max(gpus, key=lambda uuid: (tenant.holdings[uuid], uuid), default="")
-    against = next(
-        (found for uuid in gpus if (found := _objection_to_release(tenant, uuid, situation.now, cause))),
-        refusal(tenant, ""),
-    )
-    expected = sum(tenant.above_floor(uuid) for uuid in gpus)
+    gpus = tuple(sorted(uuid for uuid in {*tenant.holdings, *tenant.unknown_on} if uuid in situation.gpus))
+    gpu = max(gpus, key=lambda uuid: (tenant.holdings.get(uuid, 0), uuid), default="")
+    if cause == "release":
+        against = next((found for uuid in gpus if (found := refusal(tenant, uuid))), refusal(tenant, ""))
+    else:
+        against = next((found for uuid in gpus if (found := idle_objection(tenant, uuid, situation.now))), None)
+    frees = {uuid: tenant.in_the_way(uuid) if cause == "release" else tenant.above_floor(uuid) for uuid in gpus}
+    expected = sum(frees.values())
+    is_hidden = bool(tenant.unknown_on) and expected < WORTHWHILE
     reason = "asked for" if cause == "release" else "idle for longer than its idle-release-after"
-    possible = against is None and expected > 0
+    possible = against is None and (expected > 0 or is_hidden)
     if against is not None:
         summary = f"{tenant.id} cannot be released: {against.detail}."
-    elif expected <= 0:
+    elif not possible:
         summary = f"{tenant.id} has nothing to give back: it holds no more than its floor."
     else:
-        summary = f"Ask {tenant.id} for {format_bytes(expected)} ({reason})."
+        size = "what it holds, whose size the driver does not tell" if is_hidden else format_bytes(expected)
+        summary = f"Ask {tenant.id} for {size} ({reason})."
+    step = PlanStep(tenant.id, None if is_hidden else expected, reason, gpus, frees)
     return ReleasePlan(
         id=plan_id,
         cause=cause,
         gpu=gpu,
         beneficiary="",
         shortfall=0,
-        steps=(PlanStep(tenant.id, expected, reason, gpus),) if possible else (),
-        blockers=(Blocker(tenant.id, against.reason, expected, against.detail),) if against else (),
+        steps=(step,) if possible else (),
+        blockers=(Blocker(tenant.id, against.reason, expected, against.detail, against.until),) if against else (),
         sufficient=possible,
         reclaimable=expected if possible else 0,
         summary=summary,
@@ -110,128 +135,62 @@ def idle_releases(situation: Situation) -> tuple[str, ...]:
     """Ids of the tenants whose idle-release-after has passed and whom nothing forbids to ask."""
     return tuple(
         tenant.id
-        for tenant in sorted(situation.tenants.values(), key=_ranking)
+        for tenant in sorted(
+            situation.tenants.values(), key=lambda each: (each.priority, each.idle_since or 0, each.id)
+        )
         if tenant.idle_release_after != INFINITY
         and tenant.idle_since is not None
         and situation.now - tenant.idle_since >= tenant.idle_release_after
         and any(
             uuid in situation.gpus
             and tenant.above_floor(uuid) >= WORTHWHILE
-            and objection(tenant, uuid, situation.now, ANYBODY) is None
+            and idle_objection(tenant, uuid, situation.now) is None
             for uuid in tenant.holdings
         )
     )
 
 
-def _objection_to_release(tenant: TenantSituation, gpu: str, now: int, cause: PlanCause) -> Objection | None:
-    return refusal(tenant, gpu) if cause == "release" else objection(tenant, gpu, now, ANYBODY)
-
-
-def _ranking(tenant: TenantSituation) -> tuple[int, int, str]:
-    """Who is asked first: lowest priority, then longest idle, then by id."""
-    return (tenant.priority, INFINITY if tenant.idle_since is None else tenant.idle_since, tenant.id)
-
-
-def _divide(
-    situation: Situation, gpu: str, beneficiary: str, rank: int
-) -> tuple[list[TenantSituation], tuple[Blocker, ...]]:
-    """Those who may be asked, in order, and those in the way, the largest first."""
-    candidates: list[TenantSituation] = []
-    blockers: list[Blocker] = []
-    for tenant in situation.tenants_on[gpu]:
-        if tenant.id == beneficiary:
-            continue
-        unknown_size = gpu in tenant.unknown_on
-        held = tenant.above_floor(gpu)
-        if held < WORTHWHILE and not unknown_size:
-            continue
-        against = objection(tenant, gpu, situation.now, rank)
-        if against is not None:
-            blockers.append(Blocker(tenant.id, against.reason, None if unknown_size else held, against.detail))
-        elif held >= WORTHWHILE:
-            candidates.append(tenant)
-    for holder in situation.gpus[gpu].unmanaged:
-        if holder.used is None or holder.used >= WORTHWHILE:
-            detail = "it matches no tenant: stop it, or describe it in a tenant file"
-            blockers.append(Blocker(f"{holder.name} (pid {holder.pid})", "unmanaged", holder.used, detail))
-    candidates.sort(key=_ranking)
-    blockers.sort(key=lambda b: (-(b.held if b.held is not None else INFINITY), b.holder))
-    return candidates, tuple(blockers)
+def _step(candidate: Candidate, rank: int) -> PlanStep:
+    tenant = candidate.tenant
+    expected = None if candidate.is_hidden and candidate.size < WORTHWHILE else candidate.size
+    reason = f"idle, priority {tenant.priority} below {rank}"
+    return PlanStep(tenant.id, expected, reason, candidate.gpus, candidate.frees)
 
 
 def _shortfall(situation: Situation, request: Request, beneficiary: TenantSituation | None) -> int:
     if beneficiary is not None:
-        return shortfall_of(situation, beneficiary, request.gpu, request.need)
-    return request.need - situation.available(request.gpu, "")
+        return shortfall_of(situation, beneficiary, request.cards, request.need)
+    return request.need - situation.room(request.cards, "")
 
 
 def _fits(situation: Situation, request: Request, beneficiary: TenantSituation | None) -> bool:
-    elsewhere = sum(size for uuid, size in beneficiary.holdings.items() if uuid != request.gpu) if beneficiary else 0
-    return request.need <= _most(situation, request.gpu) + elsewhere
+    cards = request.cards
+    held = beneficiary.holdings.items() if beneficiary else ()
+    elsewhere = sum(size for uuid, size in held if uuid not in cards)
+    return request.need <= sum(situation.most(uuid) for uuid in cards) + elsewhere
 
 
-def _most(situation: Situation, uuid: str) -> int:
-    """Bytes that a GPU could offer with nobody on it."""
-    gpu = situation.gpus[uuid]
-    return gpu.total - gpu.reserved - situation.reserve
+def _hidden(situation: Situation, cards: Sequence[str]) -> int:
+    """Bytes that holders of unknown size hold at most, all together: what no known holding explains."""
+    return sum(situation.gpus[gpu].unattributed for gpu in cards)
 
 
-def _choose(candidates: Sequence[TenantSituation], gpu: str, shortfall: int) -> tuple[list[TenantSituation], bool]:
+def _choose(candidates: Sequence[Candidate], shortfall: int, hidden: int) -> tuple[list[Candidate], bool]:
     """The sufficient set that reaches least far up the ranking and has no member too many; False when all do not do."""
-    sizes = [tenant.above_floor(gpu) for tenant in candidates]
-    taken: list[int] = []
+    known = [each for each in candidates if each.size >= WORTHWHILE]
+    taken: list[Candidate] = []
     total = 0
-    for position, size in enumerate(sizes):
+    for candidate in known:
         if total >= shortfall:
             break
-        taken.append(position)
-        total += size
+        taken.append(candidate)
+        total += candidate.size
     if total < shortfall:
-        return [], False
-    needed = set(taken)
-    for position in reversed(taken):
-        if total - sizes[position] >= shortfall:
-            needed.discard(position)
-            total -= sizes[position]
-    return [candidates[position] for position in taken if position in needed], True
-
-
-def _summary(
-    situation: Situation,
-    request: Request,
-    shortfall: int,
-    steps: Sequence[PlanStep],
-    blockers: Sequence[Blocker],
-    sufficient: bool,
-    reclaimable: int,
-    fits: bool,
-) -> str:
-    whom = f"for {request.beneficiary} " if request.beneficiary else ""
-    gpu = situation.gpus[request.gpu]
-    missing = format_bytes(shortfall)
-    if not fits:
-        most = format_bytes(_most(situation, request.gpu))
-        need = format_bytes(request.need)
-        return f"{need} {whom}can never fit on {gpu.name}: it offers {most} at most. Nothing is done."
-    if sufficient and not steps:
-        return f"Nothing needs to be released: there is room {whom}already.".replace("  ", " ")
-    asked = ", ".join(f"{step.tenant} ({format_bytes(step.expected)})" for step in steps)
-    if sufficient:
-        return f"{missing} are missing {whom}on {gpu.name}: ask {asked}."
-    names = f" {in_the_way(blockers)}."
-    start = f"{missing} are missing {whom}on {gpu.name}, and {releasable(reclaimable)}."
-    return f"{start} Ask {asked} all the same: less helps.{names}" if steps else f"{start} Nothing is done.{names}"
-
-
-def releasable(size: int) -> str:
-    """How much whoever may be asked could release, in words."""
-    return f"only {format_bytes(size)} can be released" if size else "nothing can be released"
-
-
-def in_the_way(blockers: Sequence[Blocker]) -> str:
-    """The largest blockers by name, size and reason."""
-    named = ", ".join(
-        f"{b.holder} ({'size unknown' if b.held is None else format_bytes(b.held)}, {b.reason})"
-        for b in blockers[:NAMED]
-    )
-    return f"In the way: {named}" if named else "It is unknown who holds the rest"
+        is_possible = any(each.is_hidden for each in candidates) and total + hidden >= shortfall
+        return (list(candidates), True) if is_possible else ([], False)
+    needed = list(taken)
+    for candidate in reversed(taken):
+        if total - candidate.size >= shortfall:
+            needed.remove(candidate)
+            total -= candidate.size
+    return needed, True

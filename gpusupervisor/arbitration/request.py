@@ -1,6 +1,6 @@
 """What a caller's words mean: which GPU, for whom, how much. Pure; every refusal says what to say instead."""
 
-from gpusupervisor.arbitration.assess import home_gpu
+from gpusupervisor.arbitration.assess import cards_for
 from gpusupervisor.arbitration.plan import Request
 from gpusupervisor.arbitration.situation import PlanResult, Situation
 from gpusupervisor.errors import (
@@ -24,7 +24,7 @@ def interpret(situation: Situation, gpu: str, tenant: str, size: int) -> Request
     if tenant:
         require_tenant(situation, tenant)
     beneficiary = situation.tenants.get(tenant)
-    need = size or (beneficiary.need if beneficiary else None)
+    need = size or (beneficiary.need.figure if beneficiary and beneficiary.need else 0)
     if not need:
         raise InvalidArgument(
             f"The need of {tenant} is unknown: give a size in bytes, or set its needs-vram."
@@ -35,8 +35,8 @@ def interpret(situation: Situation, gpu: str, tenant: str, size: int) -> Request
         raise NoSuchGpu(f"No GPU with UUID {harmless(gpu, 64)!r} can be read. {_list_gpus(situation)}")
     if not gpu and beneficiary is None and len(situation.gpus) > 1:
         raise NoSuchGpu(f"There are several GPUs: name one. {_list_gpus(situation)}")
-    chosen = gpu or (home_gpu(situation, beneficiary) if beneficiary else next(iter(situation.gpus)))
-    return Request("make-room", chosen, tenant, need)
+    cards = (gpu,) if gpu else cards_for(situation, beneficiary) if beneficiary else (next(iter(situation.gpus)),)
+    return Request("make-room", cards[0], tenant, need, gpus=cards)
 
 
 def require_tenant(situation: Situation, tenant: str) -> None:

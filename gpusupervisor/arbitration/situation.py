@@ -1,10 +1,12 @@
 """Situation: everything a decision may look at, as one immutable value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from gpusupervisor.arbitration.need import Need
+from gpusupervisor.arbitration.pressure import Pressure
 from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.tenants.activity.verdict import ActivityState
 
@@ -26,9 +28,16 @@ class TenantSituation:
     floors: Mapping[str, int] = field(default_factory=dict)
     """GPU UUID to the bytes it keeps after a release; GPUs that are missing have `default_floor`."""
     default_floor: int = 0
-    need: int | None = None
-    """Bytes it needs in total on one GPU; None when nobody knows."""
-    need_source: str = ""
+    stayed: Mapping[str, int] = field(default_factory=dict)
+    """GPU UUID to the bytes that its last release failed to bring, for as long as it is not asked again."""
+    need: Need | None = None
+    """What it needs in total on `cards`; None when nothing is known."""
+    cards: tuple[str, ...] = ()
+    """The GPUs that its need is about, the main one first; empty: the one where it holds most, or most is free."""
+    pressure: Pressure | None = None
+    """Evidence that it lacks memory."""
+    must_rest: bool = False
+    """It has been asked for its memory and has not rested since: it is no beneficiary."""
     less_helps: bool = False
     has_release: bool = False
     protected: bool = False
@@ -44,8 +53,18 @@ class TenantSituation:
     idle_release_after: int = INFINITY
     cooldown_until: int = 0
     cooldown_reason: str = ""
+    distrusted_until: int = 0
+    """Until when it is not asked because of releases that brought nothing; 0 when nothing is held against it."""
+    distrust: str = ""
+    """What came of them, in one clause; what they taught stays here when the pause is over."""
     releases_left: int = 1
     """Of its hourly budget."""
+    budget_until: int = 0
+    """When its budget allows the next release; 0 while some is left."""
+    paused_for: Mapping[str, int] = field(default_factory=dict)
+    """Beneficiaries for which it is not asked, with the instant until which: they have swapped memory too often."""
+    release_problem: str = ""
+    """Why its release would be refused, as far as that is known before it is asked."""
     releasing: bool = False
     """A release of it is under way or expected late."""
     working_priority: int = 50
@@ -55,11 +74,21 @@ class TenantSituation:
 
     def floor(self, gpu: str) -> int:
         """Bytes it keeps on a GPU after a release."""
-        return self.floors.get(gpu, self.default_floor)
+        return max(self.floors.get(gpu, self.default_floor), self.stayed.get(gpu, 0))
 
     def above_floor(self, gpu: str) -> int:
         """Bytes it holds on a GPU beyond its floor."""
         return max(0, self.holdings.get(gpu, 0) - self.floor(gpu))
+
+    def in_the_way(self, gpu: str) -> int:
+        """Bytes it holds on a GPU beyond its learned floor: what it has just failed to give is among them."""
+        return max(0, self.holdings.get(gpu, 0) - self.floors.get(gpu, self.default_floor))
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether room may be made for it: it is seen to work, or has just run out of memory."""
+        ran_out = self.pressure is not None and self.pressure.kind == "out-of-memory"
+        return (self.activity == "busy" or ran_out) and not self.must_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +121,8 @@ class GpuSituation:
     free: int
     unmanaged: tuple[UnmanagedHolder, ...] = ()
     unattributed: int = 0
+    dead_pids: tuple[int, ...] = ()
+    """PIDs that the driver lists as holders and that no living process is behind."""
     attribution_problem: str = ""
     reserved: int = 0
     """Of `total`: what driver and firmware keep for themselves."""
@@ -118,15 +149,28 @@ class Situation:
                     found[uuid].append(tenant)
         return {uuid: tuple(tenants) for uuid, tenants in found.items()}
 
+    def kept(self, gpu: str, beneficiary: str) -> int:
+        """Bytes on a GPU that are kept for others than a beneficiary."""
+        return sum(r.size for r in self.reservations if r.gpu == gpu and r.tenant != beneficiary)
+
     def available(self, gpu: str, beneficiary: str) -> int:
         """Bytes that a beneficiary may count on: free, less reserve and what is kept for others; may be negative."""
-        kept = sum(r.size for r in self.reservations if r.gpu == gpu and r.tenant != beneficiary)
-        return self.gpus[gpu].free - self.reserve - kept
+        return self.gpus[gpu].free - self.reserve - self.kept(gpu, beneficiary)
+
+    def room(self, gpus: Sequence[str], beneficiary: str) -> int:
+        """The same over a set of cards: a card that lacks part of its reserve takes nothing from another."""
+        by_card = [self.available(gpu, beneficiary) for gpu in gpus if gpu in self.gpus]
+        return sum(size for size in by_card if size > 0) or max(by_card, default=0)
+
+    def most(self, gpu: str) -> int:
+        """Bytes that a GPU could offer with nobody on it: total, less what the driver and the reserve keep."""
+        card = self.gpus[gpu]
+        return max(0, card.total - card.reserved - self.reserve)
 
 
 BlockerReason = Literal[
     "busy", "unknown", "stuck", "protected", "higher-priority", "no-release-method", "cooldown", "pinned",
-    "orphan", "unmanaged", "remote",
+    "orphan", "unmanaged", "remote", "does-not-give-back", "unattributed",
 ]  # fmt: skip
 
 
@@ -141,6 +185,8 @@ class Blocker:
     """Bytes in the way; None when the driver does not say."""
     detail: str
     """One sentence for a person."""
+    until: int = 0
+    """When the reason ends by itself, in microseconds of the domain clock; 0 when it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +194,14 @@ class PlanStep:
     """Ask one tenant for its memory."""
 
     tenant: str
-    expected: int
-    """Bytes that should come back on the plan's GPU."""
+    expected: int | None
+    """Bytes that should come back on the plan's GPUs; None when the driver does not say how much it holds."""
     reason: str
     """Why this one, e.g. "idle, priority 25 below 50"."""
     gpus: tuple[str, ...] = ()
     """Where it is measured; empty = the plan's GPU only."""
+    frees: Mapping[str, int] = field(default_factory=dict)
+    """The same by GPU, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +215,8 @@ class Assessment:
     shortfall: int
     """Bytes that are missing; 0 when nothing is."""
     reason: str
+    is_open: bool = False
+    """More than `shortfall` may be missing: how much is not known."""
 
 
 PlanCause = Literal["starved", "make-room", "release", "idle"]
@@ -195,7 +245,16 @@ class ReleasePlan:
     rank: int | None = None
     """On behalf of this priority, whatever the beneficiary's is now; None: of the beneficiary's."""
     fits: bool = True
-    """Whether the need could ever be met on this card (total, less what the driver and the reserve keep)."""
+    """Whether the need could ever be met on these cards (total, less what the driver and the reserve keep)."""
+    gpus: tuple[str, ...] = ()
+    """The cards that the need is about, the main one first; empty = `gpu` only."""
+    is_open: bool = False
+    """How much is missing is not known: this plan is one step, and the next look decides about another."""
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """The cards that room is made on."""
+        return self.gpus or ((self.gpu,) if self.gpu else ())
 
 
 StepOutcome = Literal["freed", "partial", "pending", "refused", "failed", "skipped"]
@@ -207,7 +266,7 @@ class StepResult:
 
     tenant: str
     outcome: StepOutcome
-    expected: int
+    expected: int | None
     freed: int
     """Bytes."""
     duration: int
@@ -215,9 +274,12 @@ class StepResult:
     detail: str
     late: bool = False
     """Credited after the plan had ended."""
+    is_conclusive: bool = True
+    """Whether it was asked and measured to the end, so that what came of it says something about the tenant."""
 
 
-PlanOutcome = Literal["satisfied", "insufficient", "failed", "cancelled", "nothing-to-do"]
+PlanOutcome = Literal["satisfied", "insufficient", "pending", "failed", "cancelled", "nothing-to-do"]
+"""pending: what was asked for comes when the tenant's work is done."""
 
 
 @dataclass(frozen=True, slots=True)

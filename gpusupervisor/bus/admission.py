@@ -12,6 +12,33 @@ from gpusupervisor.bus.objects import Call
 CALLS_PER_SENDER = 8
 """Calls of one connection that change something, served at the same time."""
 
+GUARDED = frozenset(
+    {
+        "Apply",
+        "Attach",
+        "Autotune",
+        "Cancel",
+        "CheckDrift",
+        "Confirm",
+        "Detach",
+        "Forget",
+        "InspectProcess",
+        "LoadModel",
+        "MakeRoom",
+        "Release",
+        "Reload",
+        "Reset",
+        "Revert",
+        "SetAutomatic",
+        "SetCurve",
+        "SetFixed",
+        "Try",
+        "UnloadModel",
+        "WarmModel",
+    }
+)
+"""The methods that are let in here; anybody may call the others."""
+
 
 class Admission:
     """Of all objects together."""

@@ -19,6 +19,7 @@ MANAGER = Interface(
         Property("Status", "s"),
         Property("Driver", "s"),
         Property("DriverVersion", "s"),
+        Property("Counters", "a{st}", "false"),
     ),
     signals=(
         signal("ReleasePlanned", "plan_id:s plan:a{sv}"),
@@ -60,6 +61,7 @@ TENANT = Interface(
         Property("Holdings", "a{st}", gauge=True),
         Property("HoldingsIncomplete", "b"),
         Property("Need", "t", gauge=True),
+        Property("NeedAtLeast", "t", gauge=True),
         Property("NeedSource", "s"),
         Property("Shortfall", "t", gauge=True),
         Property("Starved", "b"),

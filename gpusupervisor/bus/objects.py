@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from dbus_fast import DBusError, ErrorType, Message, MessageFlag, MessageType, Variant
 from dbus_fast import introspection as intr
-from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus import interfaces
 from gpusupervisor.bus.connection import DRIVER_NAME, DRIVER_PATH, send
 from gpusupervisor.bus.declare import Interface
+from gpusupervisor.bus.gate import Gate
 from gpusupervisor.bus.published import PublishedProperties, Values
 from gpusupervisor.bus.replies import error_reply, stopping_reply
+from gpusupervisor.bus.transport import BusConnection
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,8 +67,14 @@ class Binding:
 class ObjectServer:
     """Exports objects on one connection, below one root that has the ObjectManager."""
 
-    def __init__(self, bus: MessageBus, root: str, admit: Admit = everybody) -> None:
-        """admit: asked first at every call, those of the standard interfaces included."""
+    def __init__(
+        self, bus: BusConnection, root: str, admit: Admit = everybody, guarded: frozenset[str] | None = None
+    ) -> None:
+        """admit: asked first at every call, those of the standard interfaces included.
+
+        guarded: the methods about which the authority is asked, where anybody may call and so each user has its
+        limits; None where the bus lets only those in whom we trust.
+        """
         self._bus = bus
         self._root = root
         self._admit = admit
@@ -84,6 +91,7 @@ class ObjectServer:
             "Set": self._set,
             "GetManagedObjects": self._managed_objects,
         }
+        self._gate = None if guarded is None else Gate(bus, self._begin, self._refuse, guarded)
         bus.add_message_handler(self._take)
 
     # Objects
@@ -179,6 +187,8 @@ class ObjectServer:
         self._bus.remove_message_handler(self._take)
         if self._flush_timer:
             self._flush_timer.cancel()
+        if self._gate:
+            await self._gate.close()
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -189,10 +199,20 @@ class ObjectServer:
         """Every incoming message passes here; method calls are ours, each a task of its own."""
         if message.message_type is not MessageType.METHOD_CALL:
             return False
+        if self._gate:
+            self._gate.take(message)
+        else:
+            self._begin(message)
+        return True
+
+    def _begin(self, message: Message) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(self._serve(message))
         self._calls.add(task)
         task.add_done_callback(lambda done: self._finished(message, done))
-        return True
+        return task
+
+    def _refuse(self, message: Message, problem: DBusError) -> None:
+        self._reply(message, error_reply(message, problem))
 
     async def _serve(self, message: Message) -> None:
         interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)

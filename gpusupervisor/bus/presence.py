@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 
 from dbus_fast import BusType, DBusError, Message, NameFlag, RequestNameReply
-from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, InvalidAddressError
 
 from gpusupervisor.bus.connection import DRIVER_NAME, disconnection
+from gpusupervisor.bus.transport import BusConnection
 
 CONNECT_TIMEOUT = 10.0
 """Seconds until the bus must have let us in."""
@@ -20,7 +20,7 @@ class BusUnavailable(Exception):  # noqa: N818  (it names a state, not a defect)
 class Presence:
     """A connection that is to own one name. Made by `connect`."""
 
-    def __init__(self, bus: MessageBus, name: str) -> None:
+    def __init__(self, bus: BusConnection, name: str) -> None:
         self.bus = bus
         self._name = name
         self._name_lost = asyncio.Event()
@@ -33,7 +33,7 @@ class Presence:
 
         The connection takes no file descriptors: none of our methods does, so the bus keeps them from us.
         """
-        bus = MessageBus(address, BusType.SYSTEM, auth_timeout=CONNECT_TIMEOUT)
+        bus = BusConnection(address, BusType.SYSTEM, patience=CONNECT_TIMEOUT)
         try:
             await asyncio.wait_for(bus.connect(), CONNECT_TIMEOUT)
         except (OSError, EOFError, AuthError, InvalidAddressError) as error:

@@ -6,7 +6,7 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.bus import interfaces, names
-from gpusupervisor.bus.admission import Admission
+from gpusupervisor.bus.admission import GUARDED, Admission
 from gpusupervisor.bus.authority import Authority, PolkitAuthority
 from gpusupervisor.bus.control_methods import ControlMethods
 from gpusupervisor.bus.control_views import fans_view, profile_view
@@ -23,6 +23,7 @@ from gpusupervisor.bus.process_methods import ProcessMethods
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
 from gpusupervisor.bus.telemetry_methods import TelemetryMethods
+from gpusupervisor.bus.transport import BusConnection
 from gpusupervisor.bus.views import (
     changed_checks,
     dead_band,
@@ -77,7 +78,7 @@ class BusService:
         self._process_methods = ProcessMethods(controller, admission, lambda: self._state)
         self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
-        self._server = ObjectServer(presence.bus, names.ROOT)
+        self._server = ObjectServer(presence.bus, names.ROOT, guarded=GUARDED)
         self._export_fixed_objects()
         LogControl(self._server, presence.bus, SUPERVISOR)
 
@@ -107,7 +108,7 @@ class BusService:
         return service
 
     @property
-    def connection(self) -> MessageBus:
+    def connection(self) -> BusConnection:
         """For calls of other services."""
         return self._presence.bus
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dbus_fast import Variant
 
 from gpusupervisor.arbitration.eligibility import refusal
+from gpusupervisor.arbitration.need import Need
 from gpusupervisor.arbitration.situation import Reservation, Situation, TenantSituation
 from gpusupervisor.bus.model_views import card_view, models_view
 from gpusupervisor.bus.published import Values
@@ -45,6 +46,7 @@ def manager_view(state: State, version: str) -> Values:
         "Status": state.status,
         "Driver": driver.state,
         "DriverVersion": driver.version,
+        "Counters": dict(state.counters),
     }
 
 
@@ -94,8 +96,7 @@ def _decision(state: State, tenant: str, realtime: Realtime) -> Values:
     situation = state.situation.tenants.get(tenant)
     assessment = state.assessments.get(tenant)
     return {
-        "Need": situation.need if situation else None,
-        "NeedSource": situation.need_source if situation else "",
+        **_need(situation.need if situation else None),
         "Floor": _floor(situation) if situation else None,
         "Reclaimable": _reclaimable(situation) if situation else 0,
         "IdleSince": realtime(situation.idle_since if situation else None),
@@ -103,6 +104,13 @@ def _decision(state: State, tenant: str, realtime: Realtime) -> Values:
         "Starved": bool(assessment and assessment.starved),
         "StarvedReason": assessment.reason if assessment else "not assessed yet",
     }
+
+
+def _need(need: Need | None) -> Values:
+    """The figure that counts, and the bound below it."""
+    if need is None:
+        return {"Need": None, "NeedAtLeast": 0, "NeedSource": ""}
+    return {"Need": need.figure, "NeedAtLeast": need.low, "NeedSource": need.source}
 
 
 def _floor(tenant: TenantSituation) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -10,8 +10,8 @@ from dbus_fast import BusType, Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, InvalidAddressError
 
-from gpusupervisor.cli.exits import NOT_RUNNING, CommandFailed
-from gpusupervisor.cli.failures import BUS_LOST, Place, failure
+from gpusupervisor.cli.exits import NOT_ALLOWED, NOT_RUNNING, CommandFailed
+from gpusupervisor.cli.failures import BUS_LOST, AuthorizationNeeded, Place, failure
 
 BUS_NAME = "org.gpusupervisor1"
 ROOT = "/org/gpusupervisor1"
@@ -85,19 +85,41 @@ class Client:
         path: str = ROOT,
         interface: str = MANAGER,
     ) -> Any:  # noqa: ANN401  (a D-Bus value)
-        """Call a method and return its only out argument without variants; the user may be asked for a password."""
-        reply = await self._ask(
-            Message(
+        """Call a method and return its only out argument without variants; the user may be asked for a password.
+
+        Only a second call allows polkit to ask: to the first it says that it would have to, which it does not say
+        where it may ask but has no agent.
+        """
+
+        def message(flags: MessageFlag) -> Message:
+            return Message(
                 destination=BUS_NAME,
                 path=path,
                 interface=interface,
                 member=member,
                 signature=signature,
                 body=list(body),
-                flags=MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION,
+                flags=flags,
             )
-        )
+
+        try:
+            reply = await self._ask(message(MessageFlag.NONE))
+        except AuthorizationNeeded as needed:
+            reply = await self._authorize(message(MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION), needed)
         return plain(reply.body[0]) if reply.body else None
+
+    async def _authorize(self, message: Message, needed: AuthorizationNeeded) -> Message:
+        """Ask again, through an agent of the session or one on this terminal. Raises `needed` if that fails."""
+        from gpusupervisor.cli.agent import agent, is_possible
+
+        own = agent() if is_possible() and not self.place.host and not self._unattended else nullcontext()
+        try:
+            async with own:
+                return await self._ask(message)
+        except CommandFailed as refused:
+            if refused.exit_code == NOT_ALLOWED:
+                raise needed from None
+            raise
 
     async def objects(self) -> Objects:
         """Everything the service shows, but the root itself."""

@@ -23,6 +23,27 @@ from gpusupervisor.cli.session import Session
 
 EDITORS = ("editor", "nano", "vim", "vi")
 CUT = "### Below this line nothing is kept."
+TEMPLATE = """\
+# title = "Renderbox"               # its name for people; required
+# priority = 50                     # 0 to 100; asked only on behalf of something more important
+# needs-vram = "9G"                 # what it needs in total while it works; learned where it is left out
+
+# How its processes are recognised: any of these; * ? [abc] are patterns.
+# [match]
+# units = ["renderbox.service"]
+# executables = ["/opt/renderbox/bin/*"]
+
+# Whether it is working. Without a probe that says so it is never asked.
+# [[activity.probes]]
+# kind = "sm-utilization"           # or http, prometheus, vram, cpu
+
+# How it is asked for its memory. Without a method it never is.
+# [endpoint]
+# url = "http://127.0.0.1:9000"
+# [[release]]
+# method = "http"
+# post = "/unload"""
+"""The draft for a tenant that no file describes yet."""
 _NAME = re.compile(r"[A-Za-z0-9_:@][A-Za-z0-9._:@-]{0,63}", re.ASCII)
 
 
@@ -34,10 +55,11 @@ async def edit_override(session: Session, name: str) -> int:
     draft = _draft(file, before or "", await _effective(session, name))
     with tempfile.TemporaryDirectory(prefix="gpusupervisorctl-") as folder:
         copy = _copy(folder, file, draft)
+        offered = _kept(copy)
         while True:
             _open_editor(copy)
             text = _kept(copy)
-            if text.strip() == (before or "").strip():
+            if text == offered:
                 session.say("Nothing was changed.")
                 return DONE
             problems = await _put(session, file, before, text)
@@ -76,9 +98,13 @@ def _draft(file: Path, before: str, effective: str) -> str:
     """What the editor shows. JSON has no comments, so there it is the file alone."""
     if file.suffix == ".json":
         return before
-    in_force = "\n".join(f"# {line}".rstrip() for line in effective.splitlines())
-    about = f"### In force now, for reference:\n{in_force}" if effective else "### A new tenant."
-    return f"### {file}: only what is to differ, key by key.\n\n{before.strip()}\n\n{CUT}\n{about}\n"
+    if effective:
+        head, body = "only what is to differ, key by key", before.strip()
+        about = "In force now:\n" + "\n".join(f"# {line}".rstrip() for line in effective.splitlines())
+    else:
+        head, body = "a new tenant", before.strip() or TEMPLATE
+        about = "All keys are in gpusupervisor-tenant(5)."
+    return f"### {file}: {head}.\n\n{body}\n\n{CUT}\n### {about}\n"
 
 
 def _copy(folder: str, file: Path, draft: str) -> Path:

@@ -1,6 +1,6 @@
 """What a person is told when the service cannot be reached or refuses: its own words, and what to do next."""
 
-import os
+import shlex
 import sys
 from typing import NamedTuple
 
@@ -70,6 +70,10 @@ def _of(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or "it hung up"
 
 
+class AuthorizationNeeded(CommandFailed):
+    """polkit wants a password, and no agent is registered that could ask for it."""
+
+
 def failure(name: str, text: str, place: Place) -> CommandFailed:
     """The error reply of a call, for a person. `name` and `text`: as it came over D-Bus."""
     if name == f"{_FREEDESKTOP}ServiceUnknown":
@@ -84,7 +88,7 @@ def failure(name: str, text: str, place: Place) -> CommandFailed:
     if name.startswith(_NOT_ANSWERING):
         return _not_running(place, text)
     if name == f"{_FREEDESKTOP}InteractiveAuthorizationRequired":
-        return CommandFailed("\n".join((text, *_how_to_authorize(place))), NOT_ALLOWED)
+        return AuthorizationNeeded("\n".join((text, *_how_to_authorize(place))), NOT_ALLOWED)
     return CommandFailed(text or name, NOT_ALLOWED if name == f"{_FREEDESKTOP}AccessDenied" else FAILED)
 
 
@@ -98,10 +102,12 @@ def _not_running(place: Place, why: str) -> CommandFailed:
 
 
 def _how_to_authorize(place: Place) -> list[str]:
-    """What to do where polkit would ask, and nobody is there to be asked."""
+    """What to do where polkit would ask for a password, but has no agent to ask through."""
     if place.host:
-        return [f"Nobody can be asked for a password over ssh; log in as root: -H root@{place.host.split('@')[-1]}"]
-    advice = ["No polkit agent of this session can ask for a password; run it with sudo."]
-    if sys.stdin.isatty():
-        advice.append(f"Or let one ask in another terminal: pkttyagent --process {os.getppid()}")
-    return advice
+        return [f"No password can be asked for over ssh; log in as root: -H root@{place.host.split('@')[-1]}"]
+    return ["No polkit agent could ask for a password here. Run it as root:", f"sudo {_this_command()}"]
+
+
+def _this_command() -> str:
+    """This run, as it is typed."""
+    return shlex.join(["gpusupervisorctl", *sys.argv[1:]])

@@ -4,6 +4,7 @@ import argparse
 import atexit
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -74,8 +75,28 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         given.append(DEFAULT)
         position = len(given) - 1
     word = "" if position is None else given[position]
+    if word and not commands.is_known(word):
+        parser(()).error(_unknown(word))
+    given = _with_negative_values(given)
     known = [commands.load(word)] if commands.is_known(word) else commands.load_all()
     return parser(known).parse_args(given)
+
+
+def _unknown(word: str) -> str:
+    """The text for a command that does not exist."""
+    meant = commands.nearest(word)
+    return f"there is no command {word!r}" + (f"; do you mean {meant}?" if meant else "; gpusupervisorctl --help")
+
+
+def _with_negative_values(given: Sequence[str]) -> list[str]:
+    """Join "--size -8G" to "--size=-8G": argparse would take the value for an option and not say what is wrong."""
+    joined: list[str] = []
+    for word in given:
+        if re.match(r"-\d", word) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] = f"{joined[-1]}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -31,8 +31,10 @@ def content(file: Path) -> str | None:
         return file.read_text()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{file} cannot be read: it is not text in UTF-8.") from None
 
 
 async def put(client: "Client", file: Path, before: str | None, text: str) -> list[str]:
@@ -86,4 +88,4 @@ def _write(file: Path, text: str, *, is_new: bool) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise CommandFailed(f"{file} cannot be written: {error}") from None
+        raise CommandFailed(f"{file} cannot be written: {error.strerror}.") from None

@@ -18,5 +18,7 @@ def read(name: str, what: str, longest: int) -> str:
             raise CommandFailed(f"{name} is too large for a {what}.")
         with open(name, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{name} cannot be read: {error}") from None
+    except OSError as error:
+        raise CommandFailed(f"{name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{name} cannot be read: it is not text in UTF-8.") from None

@@ -4,12 +4,16 @@ import argparse
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from gpusupervisor.quantities import parse_bytes
+
 if TYPE_CHECKING:
     from gpusupervisor.cli.session import Session
 
 Completes = Literal["", "tenant", "gpu", "engine", "model", "job", "check", "file", "host"]
 """What an argument names, so that completion can ask the running service for it."""
 Handler = Callable[["Session"], Awaitable[int | None]]
+_SMALLEST = 1 << 20
+"""Bytes below which nobody asks for VRAM."""
 
 
 class Argument(NamedTuple):
@@ -38,6 +42,13 @@ def typed(parse: Callable[[str], int]) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def size(text: str) -> int:
+    """Read a size of VRAM: as `parse_bytes`, but a small bare number is refused, since it lacks its unit."""
+    if text.strip().isdecimal() and int(text) < _SMALLEST:
+        raise argparse.ArgumentTypeError(f"{text.strip()} would be bytes; do you mean {text.strip()}G?")
+    return typed(parse_bytes)(text)
 
 
 class Command(NamedTuple):

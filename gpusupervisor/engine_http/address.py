@@ -66,9 +66,9 @@ def is_own_address(host: str) -> bool:
 
     Asked by the way there: only to oneself one goes from the very address that one wants to reach. Nothing is sent.
     """
-    address = ipaddress.ip_address(host)
-    if address.is_loopback:
+    if _is_loopback(host):
         return True
+    address = ipaddress.ip_address(host)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -77,6 +77,11 @@ def is_own_address(host: str) -> bool:
             return ipaddress.ip_address(probe.getsockname()[0]) == address
     except OSError:
         return False  # no way there, or no such kind of address here
+
+
+@lru_cache(maxsize=256)
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host).is_loopback
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """The environment variables that engines are set by: a closed list, so that nothing else is ever read or told.
 
-It is spelled out because the privileged helper goes by it too; a test holds it equal to the tables.
+It is spelled out because the privileged reader goes by it too; a test holds it equal to the tables.
 """
 
 VARIABLES = frozenset(

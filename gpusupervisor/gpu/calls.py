@@ -1,12 +1,9 @@
 """How NVML is called: by pynvml's name, with errors turned into DriverError where they arise. NVML thread only."""
 
-from pathlib import Path
 from typing import Any
 
+from gpusupervisor.gpu.driver_access import files
 from gpusupervisor.gpu.errors import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, UNKNOWN_ERROR, DriverError, code_of
-
-CONTROL_NODE = Path("/dev/nvidiactl")
-DEVICES = Path("/proc/devices")
 
 
 def initialise() -> None:
@@ -15,17 +12,10 @@ def initialise() -> None:
     A driver that somebody has unloaded stays unloaded: its device node is left behind, and whoever opens that makes
     the kernel load the driver again.
     """
-    if CONTROL_NODE.exists() and not _is_loaded():
+    access = files().access()
+    if access.node and not access.module:
         raise DriverError("nvmlInit", DRIVER_NOT_LOADED)
     ask("nvmlInit")
-
-
-def _is_loaded() -> bool:
-    """Whether the kernel has a driver for the node, as far as it tells."""
-    try:
-        return "nvidia" in DEVICES.read_text("ascii", "replace")
-    except OSError:
-        return True
 
 
 def ask(function: str, *arguments: object) -> Any:  # noqa: ANN401  (pynvml has no types)

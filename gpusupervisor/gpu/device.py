@@ -1,52 +1,33 @@
 """One GPU read through its NVML handle. NVML thread only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.gpu import process_lists
 from gpusupervisor.gpu.calls import ask
 from gpusupervisor.gpu.errors import (
-    FUNCTION_NOT_FOUND,
-    INSUFFICIENT_SIZE,
+    MIG_HIDES,
+    NO_PERMISSION,
     NOT_FOUND,
     DriverError,
     plain,
 )
-from gpusupervisor.gpu.plausibility import PREFIX, problem_of_driver, problem_of_list
-from gpusupervisor.gpu.process_lists import ListedProcess, ProcessList
+from gpusupervisor.gpu.memory import MemoryReader
+from gpusupervisor.gpu.process_lists import ProcessList
+from gpusupervisor.gpu.process_reader import DriverFacts, ProcessReader
 from gpusupervisor.gpu.sample import (
     GpuIdentity,
     GpuMemory,
     GpuProcess,
     GpuSample,
     GpuSensors,
-    MemorySource,
-    ProcessKind,
 )
 from gpusupervisor.gpu.sensors import SensorReader
 
-MEMORY_V2 = 0x02000028
-"""nvmlMemory_v2: version and size of the structure."""
 NO_SAMPLES = frozenset({0, NOT_FOUND})
 """How pynvml says that nothing ran: NVML's NOT_FOUND, or success of the size query raised as an error."""
-LISTS: tuple[tuple[ProcessKind, str], ...] = (
-    ("compute", "nvmlDeviceGetComputeRunningProcesses"),
-    ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
-    ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
-)
-LIST_ATTEMPTS = 4
 UTILIZATION_WINDOW = 1 * MICROSECONDS
-MIG_PROBLEM = PREFIX + "MIG is enabled, and the processes of its instances are not told apart"
-
-
-@dataclass(frozen=True, slots=True)
-class DriverFacts:
-    """What the reading of every GPU depends on, constant while NVML is open."""
-
-    version: str
-    pid_max: int
 
 
 def identify(handle: object) -> GpuIdentity:
@@ -75,27 +56,29 @@ def sysfs_bus_id(bus_id: bytes | str) -> str:
 class Device:
     """A GPU of this initialisation of NVML, and what was found out about its driver's abilities."""
 
-    def __init__(self, identity: GpuIdentity, handle: object, facts: DriverFacts, clock: Clock) -> None:
+    def __init__(
+        self, identity: GpuIdentity, handle: object, facts: DriverFacts, clock: Clock, memory: MemoryReader
+    ) -> None:
+        """memory: of this card, of every initialisation."""
         self.identity = identity
         self._handle = handle
-        self._facts = facts
         self._clock = clock
-        self._source: MemorySource = "nvml-v2"
-        self._list_functions = {function: function for _, function in LISTS}
-        self._has_mig = True
-        self._has_utilization = True
+        self._memory = memory
+        self._reader = ProcessReader(handle, facts)
+        self._has_utilization: bool | None = None
+        """Whether the driver can tell; None while it has not answered. What it could once is not given up."""
         self._last: ProcessList | None = None
         self._sensors = SensorReader(handle)
 
     def sample(self, *, fresh_processes: bool, utilization: bool, sensors: bool) -> GpuSample:
         """Read it; raises DriverError when the memory cannot be read or the GPU is gone."""
         sampled_at = self._clock.now()
-        memory = self._memory()
+        memory = self._read_memory()
         listed = self._processes(memory, sampled_at, fresh=fresh_processes)
         processes = listed.processes
         if utilization and processes:
             processes = process_lists.with_utilization(processes, self._utilization(sampled_at))
-        if memory.source == "unified":
+        if memory.shared:
             memory = _count_processes_only(memory, processes)
         return GpuSample(
             self.identity,
@@ -103,7 +86,9 @@ class Device:
             sampled_at,
             memory,
             processes,
-            attribution_problem=listed.problem,
+            attribution_problem=listed.doubt.text if listed.doubt else "",
+            attribution_gap=listed.gap.text if listed.gap else "",
+            attribution_remedy=doubt.remedy if (doubt := listed.doubt or listed.gap) else "",
             sensors=self._sensors.read() if sensors else GpuSensors(),
         )
 
@@ -111,103 +96,27 @@ class Device:
         """The last process list no longer stands (the GPU slept, or failed)."""
         self._last = None
 
-    def _memory(self) -> GpuMemory:
-        """The best source that this driver has for this GPU; a source that is not supported is not tried again."""
-        if self._source == "nvml-v2":
-            try:
-                return self._memory_v2()
-            except DriverError as error:
-                if error.error_class != "unsupported":
-                    raise
-                self._source = "nvml-v1"
-        if self._source == "nvml-v1":
-            try:
-                return self._memory_v1()
-            except DriverError as error:
-                if error.error_class != "unsupported":
-                    raise
-                self._source = "unified"
-        return _host_memory()
-
-    def _memory_v2(self) -> GpuMemory:
-        told = ask("nvmlDeviceGetMemoryInfo", self._handle, MEMORY_V2)
-        if not told.total:
-            raise DriverError("nvmlDeviceGetMemoryInfo", FUNCTION_NOT_FOUND)
-        return GpuMemory(told.total, told.used, told.free, told.reserved, "nvml-v2")
-
-    def _memory_v1(self) -> GpuMemory:
-        told = ask("nvmlDeviceGetMemoryInfo", self._handle)
-        if not told.total:  # some unified-memory machines answer so instead of NOT_SUPPORTED
-            raise DriverError("nvmlDeviceGetMemoryInfo", FUNCTION_NOT_FOUND)
-        return GpuMemory(told.total, told.total - told.free, told.free, 0, "nvml-v1")
+    def _read_memory(self) -> GpuMemory:
+        try:
+            return self._memory.read(self._handle)
+        except DriverError as error:
+            if error.code == NO_PERMISSION and self._reader.mig_enabled():
+                raise DriverError(error.function, MIG_HIDES) from None
+            raise
 
     def _processes(self, memory: GpuMemory, now: int, *, fresh: bool) -> ProcessList:
-        occupied = memory.total - memory.free
-        if self._last is not None and not process_lists.must_read(self._last, occupied=occupied, now=now, fresh=fresh):
-            return self._last
-        self._last = None  # should reading fail, the old list does not stand in for the new one
-        try:
-            processes, problem = self._read_processes(memory)
-        except DriverError as error:
-            if error.is_fatal:
-                raise
-            return ProcessList((), self._clock.now(), occupied, f"{PREFIX}{error}")
-        self._last = ProcessList(processes, self._clock.now(), occupied, problem)
-        return self._last
-
-    def _read_processes(self, memory: GpuMemory) -> tuple[tuple[GpuProcess, ...], str]:
-        """The merged list, or none and why it cannot be believed."""
-        problem = problem_of_driver(self._facts.version)
-        if not problem and self._mig_enabled():
-            problem = MIG_PROBLEM
-        if problem:
-            return (), problem
-        processes = process_lists.merge(self._all_lists())
-        problem = problem_of_list(processes, total=memory.total, pid_max=self._facts.pid_max)
-        return () if problem else processes, problem
-
-    def _mig_enabled(self) -> bool:
-        if not self._has_mig:
-            return False
-        try:
-            return bool(ask("nvmlDeviceGetMigMode", self._handle)[0])
-        except DriverError as error:
-            if error.error_class != "unsupported":
-                raise
-            self._has_mig = False
-            return False
-
-    def _all_lists(self) -> list[ListedProcess]:
-        found: list[ListedProcess] = []
-        refusals: list[DriverError] = []
-        for kind, function in LISTS:
-            try:
-                found.extend((entry.pid, entry.usedGpuMemory, kind) for entry in self._one_list(function))
-            except DriverError as error:
-                if error.error_class != "unsupported":
-                    raise
-                refusals.append(error)
-        if len(refusals) == len(LISTS):
-            raise refusals[0]
-        return found
-
-    def _one_list(self, function: str) -> list[Any]:
-        """One list, by the older name where the driver lacks the newer, again when it grew between NVML's two calls."""
-        for _ in range(LIST_ATTEMPTS):
-            try:
-                entries: list[Any] = ask(self._list_functions[function], self._handle)
-            except DriverError as error:
-                failure = error
-                if error.code == FUNCTION_NOT_FOUND and self._list_functions[function] == function:
-                    self._list_functions[function] = f"{function}_v2"
-                elif error.code != INSUFFICIENT_SIZE:
-                    raise
-            else:
-                return entries
-        raise failure
+        last, self._last = self._last, None  # should reading fail, the old list does not stand in for the new one
+        if last is None or process_lists.must_read(last, memory=memory, now=now, fresh=fresh):
+            listed = self._reader.read(memory)
+            occupied = process_lists.occupied(memory)
+            last = ProcessList(listed.processes, self._clock.now(), occupied, listed.doubt, listed.gap)
+            if listed.passing:
+                return last
+        self._last = last
+        return last
 
     def _utilization(self, now: int) -> Mapping[int, int | None] | None:
-        if not self._has_utilization:
+        if self._has_utilization is False:
             return None
         since = self._clock.realtime(now) - UTILIZATION_WINDOW
         try:
@@ -217,17 +126,11 @@ class Device:
                 return {}
             if error.is_fatal:
                 raise
-            self._has_utilization = error.error_class != "unsupported"
+            if error.error_class == "unsupported" and self._has_utilization is None:
+                self._has_utilization = False
             return None
+        self._has_utilization = True
         return process_lists.latest_utilization((s.pid, s.timeStamp, s.smUtil) for s in samples)
-
-
-def _host_memory() -> GpuMemory:
-    """The memory that GPU and host share; what is taken of it is not known to be the GPU's."""
-    import psutil  # only machines with unified memory pay for it
-
-    host = psutil.virtual_memory()
-    return GpuMemory(host.total, 0, host.available, host.total - host.available, "unified")
 
 
 def _count_processes_only(memory: GpuMemory, processes: tuple[GpuProcess, ...]) -> GpuMemory:

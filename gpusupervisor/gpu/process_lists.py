@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gpusupervisor.clock import MICROSECONDS
-from gpusupervisor.gpu.sample import GpuProcess, ProcessKind
+from gpusupervisor.gpu.plausibility import Doubt
+from gpusupervisor.gpu.sample import GpuMemory, GpuProcess, ProcessKind
 
 MOVED = 16 * 1024 * 1024
 """Bytes of change in occupied memory since the last list after which it is read again."""
 STALE = 5 * MICROSECONDS
 """Age after which it is read again in any case."""
+SHARED_STALE = 2 * MICROSECONDS
+"""The same for memory that is shared with the host, where nothing else shows that a process grows."""
 PERCENT = 100
 
 ListedProcess = tuple[int, int | None, ProcessKind]
@@ -26,13 +29,27 @@ class ProcessList:
     processes: tuple[GpuProcess, ...]
     read_at: int
     occupied: int
-    """total - free of the GPU when the list was read."""
-    problem: str = ""
+    """Of `occupied` when the list was read."""
+    doubt: Doubt | None = None
+    """Why there is nothing in it."""
+    gap: Doubt | None = None
+    """What is not in it."""
 
 
-def must_read(last: ProcessList | None, *, occupied: int, now: int, fresh: bool) -> bool:
+def must_read(last: ProcessList | None, *, memory: GpuMemory, now: int, fresh: bool) -> bool:
     """Whether the list has to be read again, or the last one still stands."""
-    return fresh or last is None or abs(occupied - last.occupied) >= MOVED or not 0 <= now - last.read_at <= STALE
+    if fresh or last is None:
+        return True
+    moved = abs(occupied(memory) - last.occupied) >= MOVED
+    return moved or not 0 <= now - last.read_at <= (SHARED_STALE if memory.shared else STALE)
+
+
+def occupied(memory: GpuMemory) -> int:
+    """Bytes whose change shows that processes took or gave back memory.
+
+    0 for shared memory: host programs move it all the time, and of the GPU's share nothing but the list tells.
+    """
+    return 0 if memory.shared else memory.total - memory.free
 
 
 def merge(listed: Iterable[ListedProcess]) -> tuple[GpuProcess, ...]:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 from gpusupervisor.clock import Clock
 from gpusupervisor.gpu.calls import ask, initialise
-from gpusupervisor.gpu.device import Device, DriverFacts, identify
+from gpusupervisor.gpu.device import Device, identify
+from gpusupervisor.gpu.driver_access import files
+from gpusupervisor.gpu.driver_status import remedy_of
 from gpusupervisor.gpu.errors import DriverError, plain
+from gpusupervisor.gpu.memory import MemoryReader
+from gpusupervisor.gpu.process_reader import DriverFacts
 from gpusupervisor.gpu.sample import GpuSample, GpuState
 
 PID_MAX = Path("/proc/sys/kernel/pid_max")
@@ -48,6 +52,8 @@ class NvmlReader:
         self._clock = clock
         self._facts = DriverFacts("", LARGEST_PID_MAX)
         self._devices: dict[str, Device] = {}
+        self._memories: dict[str, MemoryReader] = {}
+        """By UUID; they outlive the handles."""
         self._searched = False
         self._looked_up: set[str] = set()
         self.is_open = False
@@ -63,7 +69,7 @@ class NvmlReader:
         """Initialise NVML; raises DriverError."""
         initialise()
         self.is_open = True
-        self._facts = DriverFacts(_driver_version(), _pid_max())
+        self._facts = DriverFacts(_driver_version(), _pid_max(), files().access().windows)
 
     def close(self) -> None:
         """Shut NVML down, so that its GPUs can sleep; handles are dropped. Never raises."""
@@ -89,11 +95,14 @@ class NvmlReader:
         return tuple(sorted(readings, key=lambda reading: pci_order(reading.gpu)))
 
     def library_version(self) -> str:
-        """Version of the loaded libnvidia-ml, e.g. "580.95.05"; works without initialisation. Empty when unknown."""
+        """Version of the loaded libnvidia-ml, e.g. "580.95.05"; works without initialisation. Empty when unknown.
+
+        Libraries before 535 tell it only once they are initialised; the name of their file tells it, too.
+        """
         try:
             return plain(ask("nvmlSystemGetNVMLVersion"), 32).partition(".")[2]
         except DriverError:
-            return ""
+            return files().loaded_library()
 
     def _read_one(self, device: Device, request: ReadRequest) -> Reading:
         try:
@@ -105,7 +114,8 @@ class NvmlReader:
                 raise
             device.forget_processes()
             state: GpuState = "lost" if error.gpu_is_gone else "failing"
-            return Reading(GpuSample(device.identity, state, self._clock.now(), detail=str(error)), error)
+            detail, remedy = str(error), remedy_of(error)
+            return Reading(GpuSample(device.identity, state, self._clock.now(), detail=detail, remedy=remedy), error)
         return Reading(sample)
 
     def _find(self, request: ReadRequest) -> None:
@@ -129,7 +139,8 @@ class NvmlReader:
                 raise
             self.unreachable += (error,)
         else:
-            self._devices.setdefault(identity.uuid, Device(identity, handle, self._facts, self._clock))
+            memory = self._memories.setdefault(identity.uuid, MemoryReader())
+            self._devices.setdefault(identity.uuid, Device(identity, handle, self._facts, self._clock, memory))
 
 
 def pci_order(gpu: GpuSample) -> tuple[int, str, str]:

@@ -60,6 +60,11 @@ class GpuMemory:
     reserved: int
     source: MemorySource
 
+    @property
+    def shared(self) -> bool:
+        """It is the machine's own memory: what is reserved is the host programs', what is free shrinks with them."""
+        return self.source == "unified"
+
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
@@ -107,6 +112,12 @@ class GpuSample:
     detail: str = ""
     """What failed, for `lost` and `failing`."""
     sensors: GpuSensors = GpuSensors()
+    remedy: str = ""
+    """What to do about it; empty when nothing failed, or the driver's own remedy is meant."""
+    attribution_gap: str = ""
+    """What the process list lacks although it can be believed; empty when nothing."""
+    attribution_remedy: str = ""
+    """What to do about the problem or the gap."""
 
     @property
     def is_unused(self) -> bool:

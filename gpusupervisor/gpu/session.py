@@ -11,6 +11,7 @@ from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import NoSuchGpu
 from gpusupervisor.gpu import driver_status
 from gpusupervisor.gpu.backoff import Backoff
+from gpusupervisor.gpu.driver_access import files
 from gpusupervisor.gpu.errors import DriverError, plain
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
@@ -46,6 +47,8 @@ class DriverSession:
         self._known: dict[str, GpuIdentity] = {}
         self._present: tuple[str, ...] = ()
         self._search_at = 0
+        self._installed = ""
+        """Version of the library that a new process would load; empty when unknown."""
         self._vacant = False
         self._failures = 0
 
@@ -91,7 +94,7 @@ class DriverSession:
         try:
             readings = self._reader.read(ReadRequest(fresh_processes=True, only=uuid))
         except DriverError as error:
-            return self._unread(identity, "failing", str(error))
+            return self._unread(identity, "failing", str(error), driver_status.remedy_of(error))
         return readings[0].gpu if readings else self._unread(identity, "lost", self._status.detail)
 
     def close(self) -> None:
@@ -102,6 +105,7 @@ class DriverSession:
         """status: what to take for the runtime status of all; empty: what sysfs says."""
         if now >= self._search_at:
             self._search_at = now + LOOK_FOR_DEVICES
+            self._installed = files().installed_library() if self._reader.is_open else ""
             found = find_devices(self._root)
             if found != self._present:
                 self._present = found
@@ -136,7 +140,7 @@ class DriverSession:
         self._reader.close()
         self._backoff.failed(now)
         self._status = driver_status.of_error(
-            error, library=self._reader.library_version(), module=self._module_version()
+            error, files().access(), library=self._reader.library_version(), module=self._module_version()
         )
         return self._unavailable(now, asleep)
 
@@ -149,7 +153,8 @@ class DriverSession:
         errors = [reading.error for reading in readings if reading.error is not None]
         unreachable = self._reader.unreachable
         self._status = self._judge(readings, errors, unreachable, asleep)
-        self._failures = self._failures + 1 if errors else 0
+        curable = [error for error in errors if error.error_class != "permission"]
+        self._failures = self._failures + 1 if curable else 0
         gone = any(error.error_class == "lifecycle" for error in errors)
         gone |= any(error.error_class in ("lifecycle", "transient") for error in unreachable)
         if gone or self._failures >= PERSISTENT or self._status.state == "no-gpu":
@@ -160,8 +165,8 @@ class DriverSession:
         gpus = tuple(reading.gpu for reading in readings)
         self._vacant = bool(gpus) and all(gpu.is_unused for gpu in gpus) and not unreachable
         seen = {gpu.identity.uuid for gpu in gpus}
-        detail = str(unreachable[0]) if unreachable else ""
-        rest = [gpu for gpu in self._unread_all("lost", detail, asleep) if gpu.identity.uuid not in seen]
+        detail, remedy = (str(unreachable[0]), driver_status.remedy_of(unreachable[0])) if unreachable else ("", "")
+        rest = [gpu for gpu in self._unread_all("lost", detail, asleep, remedy) if gpu.identity.uuid not in seen]
         return self._compose(now, (*gpus, *rest))
 
     def _judge(
@@ -173,12 +178,12 @@ class DriverSession:
     ) -> DriverStatus:
         version = self._reader.driver_version
         if errors and len(errors) == len(readings):
-            return driver_status.failing(f"No GPU can be read: {errors[0]}", version)
+            return driver_status.unreadable(errors[0], version)
         if not readings and unreachable:
             return driver_status.of_error(unreachable[0])
         if not readings and not asleep:
             return driver_status.NO_GPU
-        return driver_status.healthy(version, unreachable)
+        return driver_status.healthy(version, unreachable, self._installed)
 
     def _remember(self, readings: Iterable[Reading], asleep: frozenset[str], *, keep_missing: bool) -> None:
         """GPUs that were seen before stay known while they sleep, or while NVML has a GPU it cannot open."""
@@ -188,17 +193,22 @@ class DriverSession:
         }
         self._known = {**kept, **read}
 
-    def _unread_all(self, state: GpuState, detail: str, asleep: frozenset[str] = frozenset()) -> tuple[GpuSample, ...]:
+    def _unread_all(
+        self, state: GpuState, detail: str, asleep: frozenset[str] = frozenset(), remedy: str = ""
+    ) -> tuple[GpuSample, ...]:
         return tuple(
             self._unread(identity, "asleep", "")
             if identity.pci_bus_id in asleep
-            else self._unread(identity, state, detail)
+            else self._unread(identity, state, detail, remedy)
             for identity in self._known.values()
         )
 
-    def _unread(self, identity: GpuIdentity, state: GpuState, detail: str) -> GpuSample:
+    def _unread(self, identity: GpuIdentity, state: GpuState, detail: str, remedy: str = "") -> GpuSample:
         detail = GIVEN_AWAY if identity.uuid in self._given else detail
-        return GpuSample(identity, state, self._clock.now(), detail=detail)
+        return GpuSample(identity, state, self._clock.now(), detail=detail, remedy=remedy or self._remedy(state))
+
+    def _remedy(self, state: GpuState) -> str:
+        return self._status.remedy if state in ("lost", "failing") else ""
 
     def _compose(self, now: int, gpus: Iterable[GpuSample]) -> Sample:
         return Sample(now, self._status, told_apart(sorted(gpus, key=pci_order)))

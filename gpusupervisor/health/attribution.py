@@ -25,7 +25,15 @@ def check_attribution(sample: Sample) -> Iterable[Check]:
                 "degraded",
                 f"{of}: {gpu.attribution_problem}",
                 "it is unknown who holds its memory, so nothing on it is released",
-                "update the driver; a MIG GPU can only be observed",
+                gpu.attribution_remedy or "update the NVIDIA driver",
+            )
+        elif gpu.attribution_gap:
+            yield Check(
+                name,
+                "degraded",
+                f"{of}: {gpu.attribution_gap}",
+                "who is not listed is not known to hold memory, and is not asked to release it",
+                gpu.attribution_remedy,
             )
         else:
             yield Check(name, "ok", f"the driver tells who holds memory on {of}")

@@ -10,11 +10,11 @@ from gpusupervisor.health.engine_apis import check_apis
 from gpusupervisor.health.engine_checks import check_engines
 from gpusupervisor.health.facts import Facts
 from gpusupervisor.health.hardware import check_drift, check_fans
-from gpusupervisor.health.helper import check_helper, check_polkit
 from gpusupervisor.health.memory import check_desktop, check_unattributed, check_unmanaged
 from gpusupervisor.health.model_checks import check_models
 from gpusupervisor.health.model_files import check_model_directories, check_residency
 from gpusupervisor.health.power import check_sleep
+from gpusupervisor.health.privileged import check_polkit, check_reader
 from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.health.versions import check_versions
@@ -42,7 +42,7 @@ def _skipped(name: str, summary: str) -> Check:
 
 
 CHECKS = (
-    SelfCheckItem("driver", lambda facts: (check_driver(facts.sample, facts.surroundings.access),)),
+    SelfCheckItem("driver", lambda facts: (check_driver(facts.sample),)),
     SelfCheckItem("gpus", lambda facts: check_gpus(facts.sample)),
     SelfCheckItem("attribution", lambda facts: check_attribution(facts.sample)),
     SelfCheckItem("processes", lambda facts: (check_processes(facts),)),
@@ -54,8 +54,8 @@ CHECKS = (
     ),
     SelfCheckItem(
         "tenants",
-        lambda facts: check_tenants(facts.situation, facts.activities, facts.reloaded),
-        _ok("tenants", "no tenant is stuck, orphaned or reloaded right after a release"),
+        check_tenants,
+        _ok("tenants", "no tenant is stuck, orphaned, keeps its memory when asked, or is reloaded right after"),
     ),
     SelfCheckItem("apis", check_apis, _skipped("apis", "no engine with an API is running")),
     SelfCheckItem(
@@ -81,9 +81,9 @@ CHECKS = (
     SelfCheckItem(
         "model-directories",
         lambda facts: check_model_directories(facts.residencies, facts.engines),
-        _skipped("model-directories", "the helper knows no directory of models"),
+        _skipped("model-directories", "the reader knows no directory of models"),
     ),
-    SelfCheckItem("helper", lambda facts: (check_helper(facts.sight, facts.census),)),
+    SelfCheckItem("reader", lambda facts: (check_reader(facts.sight, facts.census),)),
     SelfCheckItem("polkit", lambda facts: (check_polkit(facts.surroundings.polkit),)),
     SelfCheckItem("fans", lambda facts: check_fans(facts.controls), _skipped("fans", "no fan is controlled")),
     SelfCheckItem("drift", lambda facts: check_drift(facts.controls), _skipped("drift", "no profile is set")),

@@ -46,6 +46,6 @@ def _engine(engine: EngineStatus, *, blind: bool) -> Check | None:
             "degraded",
             f"{engine.id}: {', '.join(engine.hidden[:NAMED])} could not be read",
             "the settings there are unknown and not shown",
-            "see the check of the helper, or make environment files readable for the user gpusupervisor",
+            "see the check of the reader, or make environment files readable for the user gpusupervisor",
         )
     return Check(name, "ok", f"{engine.id}: its settings are in force") if engine.settings else None

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpusupervisor.arbitration.situation import Situation
+from gpusupervisor.arbitration.swaps import Thrash
+from gpusupervisor.arbitration.trust import Failure
 from gpusupervisor.controls import Controls
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.health.surroundings import UNSEEN, Surroundings
+from gpusupervisor.models.fit_book import CardFit
 from gpusupervisor.models.residency import Residency
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.settings import Settings
@@ -42,6 +45,12 @@ class Facts:
     declaration_problems: tuple[str, ...] = ()
     reloaded: frozenset[str] = frozenset()
     """Tenants that a client had reload at once after a release."""
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    """By tenant: releases that brought nothing, or not all."""
+    thrashing: tuple[Thrash, ...] = ()
+    """Pairs of tenants whose memory goes back and forth."""
+    cards: Mapping[str, CardFit] = field(default_factory=dict)
+    """By GPU: what it could ever offer, the same figure as everywhere."""
     residencies: Mapping[str, Residency] = field(default_factory=dict)
     """By tenant."""
     telemetry: StoreStatus = _NOTHING_STORED

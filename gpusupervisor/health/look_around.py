@@ -1,6 +1,5 @@
 """Reads what the checks want to know of the system around. Passive: it wakes no GPU. Blocking: for a thread."""
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES, find_devices, read_power
-from gpusupervisor.health.surroundings import DeviceAccess, OpenBy, ProcView, Surroundings
+from gpusupervisor.health.surroundings import OpenBy, ProcView, Surroundings
 
 HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the first PID namespace, fixed in the kernel (include/linux/proc_ns.h, PROC_PID_INIT_INO)."""
@@ -36,25 +35,10 @@ def look_around(roots: Roots) -> Surroundings:
     power = tuple(read_power(roots.sysfs_pci, device) for device in find_devices(roots.sysfs_pci))
     could_sleep = any(device.managed and not device.asleep for device in power)
     return Surroundings(
-        access=device_access(roots),
         proc=proc_view(roots.proc),
         power=power,
         open_by=tuple(open_by(roots)) if could_sleep else (),
     )
-
-
-def device_access(roots: Roots) -> DeviceAccess:
-    """Whether the control device can be opened. It belongs to no GPU: opening it wakes none."""
-    module = (roots.proc / "driver" / "nvidia" / "version").exists()
-    node = roots.dev / "nvidiactl"
-    if not module or not node.exists():  # opening the node would have the kernel load a driver that was unloaded
-        return DeviceAccess(module, node.exists())
-    try:
-        os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC))
-    except OSError as error:
-        who = {errno.EACCES: "mode", errno.EPERM: "policy"}.get(error.errno or 0, "other")
-        return DeviceAccess(module, True, who, f"{node}: {error.strerror}")  # type: ignore[arg-type]  # one of the three
-    return DeviceAccess(module, True)
 
 
 def proc_view(proc: Path) -> ProcView:

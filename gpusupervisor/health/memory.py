@@ -6,7 +6,6 @@ from gpusupervisor.arbitration.situation import GpuSituation
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.health.facts import Facts
-from gpusupervisor.models.fit import ceiling_of
 from gpusupervisor.quantities import format_bytes, format_duration
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.census import Holder
@@ -48,11 +47,15 @@ def check_unattributed(facts: Facts) -> Iterable[Check]:
         held = facts.steady.get(("unattributed", gpu.uuid), 0)
         if gpu.attribution_problem:
             yield Check(name, "skipped", f"it is unknown who holds the memory of {gpu.name}")
-        elif _too_much(facts, name, held, MUCH) and facts.lasted("unattributed", gpu.uuid) >= LASTING:
+        elif _too_much(facts, name, held, MUCH) and (
+            gpu.dead_pids or facts.lasted("unattributed", gpu.uuid) >= LASTING
+        ):
+            pids = ", ".join(map(str, gpu.dead_pids))
+            by = f"no living process (pid {pids} has ended)" if pids else "no process that the driver lists"
             yield Check(
                 name,
                 "degraded",
-                f"{format_bytes(held)} of {gpu.name} is in use but held by no process that the driver lists",
+                f"{format_bytes(held)} of {gpu.name} is in use but held by {by}",
                 _cost(facts, gpu, held),
                 "look for virtual machines and containers that use the GPU, and for processes that hang while exiting "
                 "(state D in ps); if there are none, stop all GPU programs and reload the driver, or reboot",
@@ -124,9 +127,11 @@ def _cost(facts: Facts, gpu: GpuSituation, held: int) -> str:
 
 def _lost_models(facts: Facts, gpu: GpuSituation, held: int) -> Iterator[str]:
     """Models that would fit if everybody gave what they can, and do not as long as this much is held."""
-    ceiling = ceiling_of(facts.situation, gpu.uuid)
-    without_it = min(ceiling.limit, ceiling.size + held)
+    card = facts.cards.get(gpu.uuid)
+    if card is None:
+        return
+    without_it = min(card.limit, card.ceiling + held)
     for engine in facts.engines.values():
         for model in engine.models:
-            if not model.remote and model.needs is not None and ceiling.size < model.needs <= without_it:
+            if not model.remote and model.needs is not None and card.ceiling < model.needs <= without_it:
                 yield f"{harmless(model.name, 60)} of {engine.id}"

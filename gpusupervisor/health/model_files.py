@@ -27,7 +27,7 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
             "degraded",
             f"how much of the models' files is in RAM cannot be measured ({' and '.join(methods)}): {dark[0].problem}",
             "it is unknown whether a model loads from RAM or from disk, and which models are worth warming",
-            "run the helper as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-helper",
+            "run the reader as its unit does, with CAP_FOWNER; see journalctl -u gpusupervisor-reader",
         )
     return Check("residency", "ok", f"how much of the models' files is in RAM is measured by {' and '.join(methods)}")
 
@@ -35,7 +35,10 @@ def check_residency(residencies: Mapping[str, Residency]) -> Check:
 def check_model_directories(
     residencies: Mapping[str, Residency], engines: Mapping[str, EngineStatus]
 ) -> Iterable[Check]:
-    """The directories that `[models]` names are there where an engine has models, and the helper may read them."""
+    """Check the directories that `[models]` names, of each engine that has models.
+
+    Unreadable ones are degraded; where no model is found in any, that is a hint only.
+    """
     for tenant, residency in residencies.items():
         name, engine = f"model-directories-{tenant}", engines.get(tenant)
         if residency.problems and residency.method:
@@ -44,15 +47,17 @@ def check_model_directories(
                 "degraded",
                 f"{tenant}: {residency.problems[0]}",
                 _UNKNOWN_FILES,
-                "let root read the directory, or set directories under [models] in its tenant file to the right one",
+                "see journalctl -u gpusupervisor-reader, or set directories under [models] in its tenant file",
             )
         elif residency.models:
             yield Check(name, "ok", f"the model directories of {tenant} can be read")
         elif residency.method and engine is not None and engine.models:
+            # Warming is optional: a directory that was never configured makes nothing degraded.
             yield Check(
                 name,
-                "degraded",
+                "skipped",
                 f"{tenant} has models, but none of their files is below the directories set under [models]",
                 _UNKNOWN_FILES,
-                "set directories under [models] in its tenant file to where they are (gpusupervisorctl edit)",
+                "to use warming, set directories under [models] in its tenant file (gpusupervisorctl setup proposes "
+                "them where it finds them)",
             )

@@ -9,7 +9,6 @@ from typing import Any
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.health.checks import CHECKS, SelfCheckItem
-from gpusupervisor.health.driver import NOT_LET_IN
 from gpusupervisor.health.facts import Facts, Key
 from gpusupervisor.health.memory import BACK, DESKTOP, MUCH
 from gpusupervisor.health.remembered import figures_of, lasting, steadied, still
@@ -56,8 +55,6 @@ class SelfCheck:
         self._look_began: int | None = None
         self._look_ended: int | None = None
         self._look_problem: BaseException | None = None
-        self._driver = ""
-        """Its state at the last look."""
         self._ran_at = 0
         self._since: Mapping[Key, int] = {}
         self._steady: Mapping[Key, int] = {}
@@ -68,7 +65,7 @@ class SelfCheck:
     def run(self, found: Facts) -> tuple[Check, ...]:
         """Every check, over what this look has found; begins to look around where that is due."""
         facts = self._remember(found)
-        self._look_when_due(facts)
+        self._look_when_due()
         checks = [check for item in self._items for check in self._run_one(item, facts)]
         checks += self._own()
         dated = tuple(self._dated(check, facts.now) for check in checks)
@@ -104,11 +101,8 @@ class SelfCheck:
         bad = frozenset(name for name, check in self._before.items() if check.state in ("degraded", "failed"))
         return replace(found, surroundings=self._surroundings, since=self._since, steady=self._steady, bad=bad)
 
-    def _look_when_due(self, facts: Facts) -> None:
-        """On a timer, and at once when the driver has come into a state of which the reason may be seen around."""
-        before, self._driver = self._driver, facts.sample.driver.state
-        asks = self._driver != before and self._driver in NOT_LET_IN
-        if self._looking is None and (asks or not _is_within(LOOK_EVERY, self._look_began, self._clock.now())):
+    def _look_when_due(self) -> None:
+        if self._looking is None and not _is_within(LOOK_EVERY, self._look_began, self._clock.now()):
             self._begin()
 
     def _begin(self) -> None:

@@ -7,19 +7,6 @@ from gpusupervisor.gpu.power import DevicePower
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceAccess:
-    """Whether this process may open the driver's control device."""
-
-    module: bool = False
-    """The kernel module is loaded."""
-    node: bool = False
-    """/dev/nvidiactl is there."""
-    refusal: Literal["", "mode", "policy", "other"] = ""
-    """Who refuses to have it opened: its mode and owner (EACCES), the unit's DeviceAllow= (EPERM), or else."""
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ProcView:
     """How much of /proc is to be seen."""
 
@@ -54,7 +41,6 @@ class PolkitSeen:
 class Surroundings:
     """All of it."""
 
-    access: DeviceAccess = DeviceAccess()
     proc: ProcView = ProcView()
     polkit: PolkitSeen = PolkitSeen()
     power: tuple[DevicePower, ...] = ()

@@ -1,1 +1,1 @@
-"""The privileged process: fans, profile, drift, and what /proc hides. It trusts nothing it is told."""
+"""gpusupervisor-helper: changes hardware settings (fans, profile, drift). It reads no user's files or processes."""

@@ -6,7 +6,6 @@ from gpusupervisor.bus.names import HELPER_NAME
 HELPER = Interface(
     HELPER_NAME,
     methods=(
-        method("Facts", "processes:a(ut)", "facts:aa{sv}"),
         method("State", outputs="gpus:a{sa{sv}}"),
         method("ReadSensors", "gpu:s", "sensors:a{sv}"),
         method("SetFan", "gpu:s fan:u mode:s percent:u points:a(uu) options:a{sv}"),
@@ -19,9 +18,6 @@ HELPER = Interface(
         method("CheckDrift", "gpu:s", "verdicts:aa{sv}"),
         method("Detach", "gpu:s"),
         method("Attach", "gpu:s"),
-        method("Residency", "tenant:s", "models:aa{sv} about:a{sv}"),
-        method("BeginWarmUp", "tenant:s model:s", "total:t"),
-        method("WarmPart", "tenant:s model:s position:t most:t", "position:t stopped:s"),
     ),
     signals=(
         signal("Changed", "gpu:s"),

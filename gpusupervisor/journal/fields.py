@@ -11,7 +11,8 @@ PREFIX = "GPUSUPERVISOR_"
 TEXT_LIMIT = 1024
 """Characters of one field; what is longer is cut."""
 Form = Literal["text", "bytes", "usec", "number"]
-Value = str | int | tuple[str, ...]
+Value = str | int | tuple[str, ...] | None
+"""None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,15 @@ class Field:
         """
         if isinstance(value, int):
             return (str(value),)
+        if value is None:
+            return ("",)
         texts = value if isinstance(value, tuple) else (value,)
         return tuple(harmless(text, TEXT_LIMIT) for text in texts)
 
     def shown(self, value: Value) -> str:
         """For the sentence that a person reads."""
+        if value is None:
+            return "an unknown amount"
         if isinstance(value, int):
             if self.form == "bytes":
                 return format_bytes(value)
@@ -60,6 +65,8 @@ FIELDS: Mapping[str, Field] = {
         Field("beneficiary", "the tenant that a plan makes room for"),
         Field("step", "a step of a plan: the tenant that is asked, the bytes expected from it, and why it was chosen"),
         Field("blocker", "who is in the way of a plan, with how many bytes, and why"),
+        Field("resting", "a tenant that was idle meanwhile, and the bytes it held"),
+        Field("swaps", "how often the memory changed hands", "number"),
         Field("shortfall", "bytes that are missing", "bytes"),
         Field("reclaimable", "bytes that could be released in total", "bytes"),
         Field("expected", "bytes that a step was expected to free", "bytes"),

@@ -12,6 +12,7 @@ from gpusupervisor.journal.native import SOCKET, JournalSocket
 
 SUPERVISOR = "gpusupervisord"
 HELPER = "gpusupervisor-helper"
+READER = "gpusupervisor-reader"
 LEVELS: Mapping[str, int] = {
     "emerg": logging.CRITICAL + 2,
     "alert": logging.CRITICAL + 1,

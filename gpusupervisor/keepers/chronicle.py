@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
+from gpusupervisor.arbitration.plan_text import size_text
 from gpusupervisor.arbitration.situation import Assessment, Blocker, PlanStep, ReleasePlan, Situation, StepResult
+from gpusupervisor.arbitration.swaps import Thrash
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.controls import NOT_ASKED
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages import health, plans
-from gpusupervisor.quantities import format_bytes
+from gpusupervisor.keepers.want_chronicle import WantChronicle
 from gpusupervisor.state import Check, State
 
 _LOG = logging.getLogger(__name__)
@@ -36,8 +38,7 @@ class Chronicle:
     def __init__(self) -> None:
         self._engines: Mapping[str, str] = {}
         """By tenant."""
-        self._starved: dict[str, int] = {}
-        """Since when, in microseconds of the domain clock."""
+        self._wants = WantChronicle()
         self._activities: Mapping[str, str] = {}
         self._driver = ""
         """The last state that was told; empty before the first look."""
@@ -50,18 +51,11 @@ class Chronicle:
 
     # Plans, as they happen
 
-    def assessed(self, situation: Situation, assessments: Mapping[str, Assessment]) -> None:
+    def assessed(
+        self, situation: Situation, assessments: Mapping[str, Assessment], thrashing: tuple[Thrash, ...] = ()
+    ) -> None:
         """Who is starved now; told before anything is planned for it."""
-        for tenant, verdict in assessments.items():
-            engine = self._engines.get(tenant, "")
-            if verdict.starved and tenant not in self._starved:
-                self._starved[tenant] = situation.now
-                write(plans.TenantStarved(tenant, engine, verdict.gpu, verdict.shortfall, verdict.reason))
-            elif not verdict.starved and tenant in self._starved:
-                lasted = situation.now - self._starved.pop(tenant)
-                write(plans.TenantRelieved(tenant, engine, lasted, verdict.reason))
-        for gone in self._starved.keys() - assessments.keys():
-            del self._starved[gone]
+        self._wants.assessed(situation, assessments, thrashing, self._engines)
 
     def event(self, event: Event) -> None:
         """What becomes of a plan. It is made, and so written, before anything of it is done."""
@@ -143,7 +137,9 @@ class Chronicle:
             uuid, name = gpu.identity.uuid, gpu.identity.name
             if gpu.state in _BAD_GPU and uuid not in bad:
                 bad.add(uuid)
-                write(health.GpuLost(uuid, name, gpu.state, gpu.detail, f"gpu-{uuid}"))
+                driver = state.sample.driver
+                remedy = _unsaid(driver.remedy if driver.state != "ok" else gpu.remedy)
+                write(health.GpuLost(uuid, name, gpu.state, gpu.detail, remedy, f"gpu-{uuid}"))
             elif gpu.state not in _BAD_GPU and uuid in bad:
                 bad.remove(uuid)
                 write(health.GpuBack(uuid, name, f"gpu-{uuid}"))
@@ -220,9 +216,8 @@ def _tenants(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _step_text(step: PlanStep) -> str:
-    return f"{step.tenant} ({format_bytes(step.expected)}: {step.reason})"
+    return f"{step.tenant} ({size_text(step.expected)}: {step.reason})"
 
 
 def _blocker_text(blocker: Blocker) -> str:
-    size = "size unknown" if blocker.held is None else format_bytes(blocker.held)
-    return f"{blocker.holder} ({size}, {blocker.reason}: {blocker.detail})"
+    return f"{blocker.holder} ({size_text(blocker.held)}, {blocker.reason}: {blocker.detail})"

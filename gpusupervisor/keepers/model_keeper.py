@@ -327,7 +327,7 @@ def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
     signs: tuple[object, ...] = ()
     if activity is not None:
         # Where no VRAM is held, none moves when a model comes or goes: what the probe says must do.
-        signs = (activity.need, activity.pinned, "" if holdings else activity.reason)
+        signs = (activity.placement, activity.pinned, "" if holdings else activity.reason)
     headers = presence.headers if presence else ()
     off = frozenset(setting.name for setting in status.settings if setting.value == "false")
     return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers, off)

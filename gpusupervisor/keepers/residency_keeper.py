@@ -1,6 +1,6 @@
 """What is in RAM of models' files: kept up with in the background, and models read into it when somebody asks.
 
-The tick shows what is known and waits for nothing. The helper is asked when the supervisor starts, now and then about
+The tick shows what is known and waits for nothing. The reader is asked when the supervisor starts, now and then about
 engines that run, after a load and after a warm-up, and when a caller wants a plan.
 """
 
@@ -23,7 +23,7 @@ from gpusupervisor.models.load_speed import LoadSpeeds
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
 from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
-from gpusupervisor.peers.helper_call import call_helper
+from gpusupervisor.peers.privileged_call import READER, call
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -101,7 +101,7 @@ class ResidencyKeeper:
         self._wanted.set()
 
     async def keep_up_for_ever(self, bus: MessageBus) -> None:
-        """Ask the helper whenever something is due."""
+        """Ask the reader whenever something is due."""
         self._bus = bus
         while True:
             self._wanted.clear()
@@ -114,7 +114,7 @@ class ResidencyKeeper:
                 continue
 
     async def refresh(self, tenant: str) -> Residency:
-        """Ask the helper about a tenant now; what came of it is known from then on. Never raises SupervisorErrors."""
+        """Ask the reader about a tenant now; what came of it is known from then on. Never raises SupervisorErrors."""
         async with self._asking:
             self._stale.discard(tenant)
             now = self._clock.now()
@@ -256,7 +256,7 @@ class ResidencyKeeper:
     async def _call(self, member: str, signature: str, body: Collection[object], answer: str) -> list[Any]:
         if self._bus is None:
             raise GpuUnavailable("The supervisor is still starting: try again in a second")
-        return list((await call_helper(self._bus, member, signature, list(body), answer)).body)
+        return list((await call(self._bus, READER, member, signature, list(body), answer)).body)
 
 
 def _model(entry: Mapping[str, Variant]) -> ModelResidency:

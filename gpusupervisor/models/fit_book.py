@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from gpusupervisor.arbitration.eligibility import ANYBODY, objection
 from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.models.catalogue import EngineModels
-from gpusupervisor.models.fit import Ceiling, Fit, Least, Manners, ceiling_of, fit_of, fit_summary, nothing_watched
+from gpusupervisor.models.fit import (
+    Ceiling,
+    Fit,
+    Least,
+    Manners,
+    Taken,
+    ceiling_of,
+    fit_of,
+    fit_summary,
+    nothing_watched,
+)
 from gpusupervisor.models.model import Model
 
 BAND = 64 << 20
@@ -22,6 +32,10 @@ class CardFit:
 
     ceiling: int
     summary: str
+    limit: int = 0
+    """With nobody else on it: total, less what the driver keeps and the reserve."""
+    kept: tuple[Taken, ...] = ()
+    """What can never be reclaimed, the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,10 @@ class FitBook:
         changed = moved or any(pages[engine] is not self._pages.get(engine) for engine in pages)
         if changed or pages.keys() != self._pages.keys():
             needs = [model.needs for page in pages.values() for model in page.models if model.needs is not None]
-            self.cards = {each.gpu: CardFit(each.size, fit_summary(each, needs)) for each in self._ceilings}
+            self.cards = {
+                each.gpu: CardFit(each.size, fit_summary(each, needs), each.limit, each.taken)
+                for each in self._ceilings
+            }
         self._pages = pages
 
     def _page(

@@ -10,7 +10,7 @@ learned from those.
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from gpusupervisor.arbitration.eligibility import WORTHWHILE
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.models.model import Model
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpusupervisor.arbitration.eligibility import WORTHWHILE
 from gpusupervisor.arbitration.plan import Request
 from gpusupervisor.arbitration.situation import ReleasePlan, Situation
 from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engines.model_apis.listing import Reply
 from gpusupervisor.errors import Blocked, Busy, GpuUnavailable, LoadFailed, SupervisorError, WontFit

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpusupervisor.arbitration.eligibility import WORTHWHILE
 from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.arbitration.verify import COMPLETE, Measurement, credited
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engines.model_apis.listing import Reply
 from gpusupervisor.errors import Busy, NotReclaimable, ReleaseFailed

@@ -1,1 +1,1 @@
-"""Other processes that are asked over D-Bus: the privileged helper, and systemd."""
+"""D-Bus clients for the privileged services and systemd."""

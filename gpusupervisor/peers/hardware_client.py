@@ -17,7 +17,7 @@ from gpusupervisor.controls import Controls, DriftVerdict, FanWish, SettingResul
 from gpusupervisor.errors import Busy, GpuUnavailable, SupervisorError
 from gpusupervisor.gpu.sample import GpuIdentity
 from gpusupervisor.peers.control_answers import parse_results, parse_state, parse_verdicts
-from gpusupervisor.peers.helper_call import MISSING, PATIENCE, call_helper
+from gpusupervisor.peers.privileged_call import HELPER, PATIENCE, call
 
 AGAIN_AFTER = 30.0
 """Seconds until a helper that has failed is asked for its state again, the first time."""
@@ -152,7 +152,7 @@ class HardwareClient:
     @property
     def _is_failing(self) -> bool:
         """It is worth to ask again although nothing was heard: a helper that is not installed is none of these."""
-        return self.controls.problem not in ("", MISSING)
+        return self.controls.problem not in ("", HELPER.missing)
 
     def _take(self, message: Message, announce: Announce) -> None:
         """A signal came; only the bus, and whoever has the helper's name, are believed."""
@@ -196,4 +196,4 @@ class HardwareClient:
         """The reply. Raises the helper's error as ours, GpuUnavailable when there is no helper that answers."""
         if self._bus is None:
             raise GpuUnavailable("The supervisor is only just starting: try again in a second")
-        return await call_helper(self._bus, member, signature, body, answer, start_helper=start_helper)
+        return await call(self._bus, HELPER, member, signature, body, answer, start=start_helper)

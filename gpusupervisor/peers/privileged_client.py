@@ -1,9 +1,9 @@
 """What /proc hides of engines and of the processes that hold VRAM: looked up in the background, by ourselves where we
-may, else by the helper.
+may, else by the reader.
 
 Nothing waits for it: a look finds what is known, and asks for the rest to be there at a later one. A process is
-asked about again only for the port that it may open later, ever more rarely and then no more; a helper that cannot
-answer is asked ever more rarely.
+asked about again only for the port that it may open later, with a growing pause and then no more; a reader that cannot
+answer is called with a growing pause, too.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.foreign_text import harmless
-from gpusupervisor.peers.helper_call import NOBODY_THERE, PATIENCE, ask_helper
+from gpusupervisor.peers.privileged_call import NOBODY_THERE, PATIENCE, READER
+from gpusupervisor.peers.privileged_call import ask as ask_peer
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.processes.inside import read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
@@ -42,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class NoAnswer(Exception):  # noqa: N818  (it names a state)
-    """The helper did not answer; `sight` says how."""
+    """The reader did not answer; `sight` says how."""
 
     def __init__(self, sight: Sight) -> None:
         super().__init__(sight.detail)
@@ -70,8 +71,8 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class _Helper:
-    """How it went with the helper."""
+class _Reader:
+    """The state of the reader: what its last answer was, and when it may be called again."""
 
     sight: Sight = field(default_factory=lambda: Sight("unasked"))
     failures: int = 0
@@ -94,7 +95,7 @@ class PrivilegedClient:
         self._lock = threading.Lock()
         """Guards the two below."""
         self._entries: OrderedDict[ProcessKey, _Entry] = OrderedDict()
-        self._helper = _Helper()
+        self._reader = _Reader()
 
     def facts(self, key: ProcessKey) -> PrivilegedFacts | None:
         """See `PrivilegedReader`."""
@@ -107,7 +108,7 @@ class PrivilegedClient:
             self._entries.move_to_end(key)
             if len(self._entries) > REMEMBERED:
                 self._entries.popitem(last=False)
-            due = entry.is_due(now) and now >= self._helper.resume_at
+            due = entry.is_due(now) and now >= self._reader.resume_at
         if due:
             self._loop.call_soon_threadsafe(self._wanted.set)
         return entry.facts
@@ -115,7 +116,7 @@ class PrivilegedClient:
     def sight(self) -> Sight:
         """See `PrivilegedReader`."""
         with self._lock:
-            return self._helper.sight
+            return self._reader.sight
 
     async def look_up_for_ever(self, bus: MessageBus, variables: Callable[[], frozenset[str]]) -> None:
         """Find out what is wanted, whenever something is. variables: the ones that may be read by ourselves."""
@@ -127,7 +128,7 @@ class PrivilegedClient:
                 due = [key for key, entry in self._entries.items() if entry.is_due(now)][:AT_ONCE]
             hidden = await asyncio.to_thread(self._read_ourselves, due, variables())
             if hidden:
-                await self._ask_helper(bus, hidden)
+                await self._ask_reader(bus, hidden)
 
     def _read_ourselves(self, keys: Sequence[ProcessKey], variables: frozenset[str]) -> list[ProcessKey]:
         """Read what our user may; returns the processes that are hidden from us."""
@@ -141,19 +142,19 @@ class PrivilegedClient:
                 self._take({key: found})
         return hidden
 
-    async def _ask_helper(self, bus: MessageBus, keys: Sequence[ProcessKey]) -> None:
+    async def _ask_reader(self, bus: MessageBus, keys: Sequence[ProcessKey]) -> None:
         try:
             found = await ask(bus, keys)
         except NoAnswer as problem:
             with self._lock:
-                news = self._helper.sight != problem.sight
-                self._helper.failed(problem.sight, self._clock.now())
+                news = self._reader.sight != problem.sight
+                self._reader.failed(problem.sight, self._clock.now())
             if news:
-                _LOG.debug("the helper told nothing of processes: %s", problem)  # the check of the helper judges that
+                _LOG.debug("the reader told nothing of processes: %s", problem)  # its check judges that
             return
         self._take({key: found.get(key) for key in keys})
         with self._lock:
-            self._helper = _Helper(Sight("ok"))
+            self._reader = _Reader(Sight("ok"))
 
     def _take(self, answers: Mapping[ProcessKey, PrivilegedFacts | None]) -> None:
         now = self._clock.now()
@@ -164,8 +165,8 @@ class PrivilegedClient:
 
 
 async def ask(bus: MessageBus, keys: Sequence[ProcessKey]) -> dict[ProcessKey, PrivilegedFacts]:
-    """Ask the helper; processes that it does not tell of are left out. Raises NoAnswer."""
-    answer = await ask_helper(bus, "Facts", "a(ut)", [[[key.pid, key.start_time] for key in keys]])
+    """Ask the reader; processes that it does not tell of are left out. Raises NoAnswer."""
+    answer = await ask_peer(bus, READER, "Facts", "a(ut)", [[[key.pid, key.start_time] for key in keys]])
     if answer is None:
         raise NoAnswer(Sight("failing", f"no answer within {PATIENCE:g} s"))
     if answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "aa{sv}":

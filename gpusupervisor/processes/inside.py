@@ -1,6 +1,6 @@
 """What /proc shows of a process only to its own user and to root: executable, folder, ports, named variables.
 
-One way of reading for both: the supervisor tries it for what its user may see, the helper for everybody's.
+One way of reading for both: the supervisor tries it for what its user may see, the reader for everybody's.
 Everything is bounded, and believed only while the process is the same before and after.
 """
 

@@ -26,8 +26,10 @@ class ProcessReader:
         proc_root: Path = Path("/proc"),
         privileged: PrivilegedReader | None = None,
         cache_size: int = CACHE_SIZE,
+        proc: Procfs | None = None,
     ) -> None:
-        self.proc = Procfs(proc_root)
+        """proc: what is read in the place of the files in `proc_root`."""
+        self.proc = proc or Procfs(proc_root)
         """What it reads."""
         self._privileged = privileged
         self._cache_size = cache_size

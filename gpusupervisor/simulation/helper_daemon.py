@@ -12,25 +12,21 @@ import sys
 from pathlib import Path
 
 from gpusupervisor.helper import restore_fans
-from gpusupervisor.helper.callers import allowed_users
 from gpusupervisor.helper.controllers import Folders
-from gpusupervisor.helper.daemon import IDLE_AFTER, Surroundings, serve, unit_folders
+from gpusupervisor.helper.daemon import Surroundings, serve, unit_folders
 from gpusupervisor.journal.setup import HELPER, set_up_logging
-from gpusupervisor.memory import PROC
-from gpusupervisor.processes.inside import HOST_NETWORK, OWN_NETWORK
+from gpusupervisor.privileged.callers import allowed_users
+from gpusupervisor.privileged.life import IDLE_AFTER
 from gpusupervisor.simulation.nvml import CardWorld, installed
-from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
 
 
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="gpusupervisor.simulation.helper_daemon", description=__doc__)
     parser.add_argument("--card", type=Path, required=True, help="card directory of the simulated NVML")
-    parser.add_argument("--tenants", type=Path, help="tenant files instead of the shipped ones and those in /etc, /run")
     parser.add_argument("--bus", help="address of a private bus, on which the user who starts this may call")
     parser.add_argument("--idle", type=float, default=IDLE_AFTER, help="seconds after which it ends when not called")
     parser.add_argument("--folder", type=Path, help="with state and runtime in it, instead of those of the unit")
-    parser.add_argument("--memory", type=Path, default=PROC, help="with meminfo and pressure/memory in it")
     parser.add_argument("--restore-fans", action="store_true", help="only do what the unit does after it was killed")
     options = parser.parse_args()
     if options.restore_fans:
@@ -41,13 +37,10 @@ def main() -> None:
     surroundings = Surroundings(
         bus_address=options.bus,
         allowed=(lambda: frozenset({os.getuid()})) if options.bus else allowed_users,
-        tenant_layers=(options.tenants,) if options.tenants else DEFAULT_LAYERS,
         sysfs_root=options.card / "sysfs",
-        network=OWN_NETWORK if options.bus else HOST_NETWORK,
         idle_after=options.idle,
         tick=min(1.0, options.idle / 4),
         folders=(lambda: own) if own else unit_folders,
-        memory=options.memory,
     )
     with installed(CardWorld(options.card)):
         code = asyncio.run(serve(surroundings))

@@ -1,7 +1,9 @@
 """From stored rows to n points, each with the least, the mean and the most: a peak is never averaged away. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
+from operator import mul, sub
 from typing import NamedTuple
 
 
@@ -62,6 +64,38 @@ class Stretch:
     first_at: int
     last: Standing | None
     """The last row; None when the value was unknown from then on."""
+
+
+Row = tuple[int, int | None, int | None]
+"""When, value (None: unknown from then on), and the microseconds that it sums up (None: a sample as it was taken)."""
+Extremes = Sequence[tuple[int | None, int | None]]
+"""Low and high of each row."""
+
+
+def sum_up(index: int, rows: Sequence[Row], extremes: Extremes | None, until: int, hold: int) -> Stretch:
+    """Return the rows of one stretch as one value; there is at least one row, and they are in order.
+
+    extremes: None where every row is a sample as it was taken, whose low and high are its value. until: where the
+    stretch ends. hold: microseconds for which a sample stands. The loops are those of `map`: there may be thousands
+    of rows in each of hundreds of stretches.
+    """
+    moments, values, spans = zip(*rows, strict=True)
+    limits = repeat(hold) if extremes is None else (hold if span is None else span for span in spans)
+    held = list(map(min, map(sub, (*moments[1:], until), moments), limits))
+    lows, highs = (values, values) if extremes is None else zip(*extremes, strict=True)
+    if None in values:
+        known = [value is not None for value in values]
+        held = list(compress(held, known))
+        lows, highs, values = (tuple(compress(each, known)) for each in (lows, highs, values))
+    last_at, last_value, last_span = rows[-1]
+    last = None
+    if last_value is not None:
+        low, high = (last_value, last_value) if extremes is None else extremes[-1]
+        assert low is not None
+        assert high is not None, "both are known where the value is"
+        last = Standing(last_at, last_value, low, high, last_at + (hold if last_span is None else last_span))
+    weighted = float(sum(map(mul, values, held)))
+    return Stretch(index, min(lows, default=None), max(highs, default=None), weighted, sum(held), moments[0], last)
 
 
 @dataclass(slots=True)

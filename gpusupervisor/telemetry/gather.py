@@ -73,7 +73,8 @@ def figures(state: State) -> Iterator[tuple[Series, int | None]]:
         if tenant.activity == "absent":
             continue
         if tenant.need is not None:
-            yield Series("need", "", tenant.id), tenant.need
+            need = tenant.need
+            yield Series("need", "", tenant.id), need.low if need.is_open else need.figure
         assessment = state.assessments.get(tenant.id)
         if assessment is not None and assessment.gpu:
             yield Series("shortfall", assessment.gpu, tenant.id), assessment.shortfall

@@ -16,7 +16,7 @@ DEADLINE = 2.0
 """Seconds that one answer may take."""
 WAITING = 8
 """Questions that wait at most."""
-STEPS = 20_000
+STEPS = 1_000
 """Of SQLite's machine between two looks at the clock."""
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
+from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.arbitration.learned import KINDS, Fact, FactKind, LearnedFacts, Measured
 from gpusupervisor.clock import UNKNOWN, Clock
@@ -19,7 +20,7 @@ from gpusupervisor.telemetry import happenings
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.downsample import SeriesPoint
 from gpusupervisor.telemetry.gather import Gatherer
-from gpusupervisor.telemetry.needs import NeedLearner
+from gpusupervisor.telemetry.needs import Look, NeedLearner
 from gpusupervisor.telemetry.questions import read_events, read_least, read_points, read_series
 from gpusupervisor.telemetry.reader import Reader
 from gpusupervisor.telemetry.records import (
@@ -86,7 +87,9 @@ class Telemetry:
         self._reader = Reader(self._store.path, self._store.suspect) if self._store else None
         self._unstored: dict[object, Future[None]] = {}
         self._gatherer = Gatherer()
-        self._needs = NeedLearner(self.facts)
+        self.counters = Counters()
+        """Of the branches that decisions take, what is learned among them."""
+        self._needs = NeedLearner(self.facts, self._erase, self.counters)
         self._changes = happenings.Changes()
 
     def start(self) -> None:
@@ -115,13 +118,16 @@ class Telemetry:
 
     # Told
 
-    def observe(self, state: State) -> None:
-        """One look: figures, what has changed, what can be learned."""
-        at = self._clock.realtime(state.situation.now)
+    def learn(self, look: Look) -> None:
+        """What can be learned from one look."""
         if self.recalled.is_set():
-            self._needs.observe(state, at)
+            self._needs.observe(look, self._clock.realtime(look.situation.now))
+
+    def observe(self, state: State) -> None:
+        """One look: figures, and what has changed."""
         if self._store is None:
             return
+        at = self._clock.realtime(state.situation.now)
         if points := self._gatherer.points(state, at):
             self._store.put_points(points)
         for event in self._changes.events(state, at):
@@ -253,7 +259,7 @@ class Telemetry:
         if not self.recalled.is_set():
             raise Busy("What was learned earlier has not been read yet; the check telemetry says why if it takes long.")
         gone = self.facts.forget(tenant, wanted)
-        if wanted in (None, "need"):
+        if wanted in (None, "need", "need-usual"):
             self._needs.forget(tenant)
         if erased := [change for fact in gone if (change := self._erase(fact))]:
             await _patiently(erased)

@@ -212,6 +212,8 @@ class TenantDefinition:
     """Bytes a busy tenant needs in total; None = "auto", what the engine reports or was learned."""
     floor: int = 0
     """Bytes it keeps after a release, until a release has shown the real figure."""
+    spreads: bool = False
+    """Its engine divides one model among several cards, so that room on any of them helps it."""
     less_helps: bool = False
     """As beneficiary: a plan that cannot reach its need is still worth executing."""
     reload_spilled: bool = False

@@ -72,6 +72,7 @@ def _read(tenant_id: str, reader: TableReader) -> TenantDefinition:
         models=read_models(reader),
         needs_vram=_read_need(reader),
         floor=reader.size("floor", defaults.floor),
+        spreads=reader.boolean("spreads", defaults.spreads),
         less_helps=reader.boolean("less-helps", defaults.less_helps),
         reload_spilled=reader.boolean("reload-spilled", defaults.reload_spilled),
         release_pinned=reader.boolean("release-pinned", defaults.release_pinned),

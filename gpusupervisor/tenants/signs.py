@@ -1,7 +1,7 @@
 """The signs of an engine: whether a process may be the server of one, from who it is and nothing else (pure).
 
-The supervisor goes by them to find engines that hold no VRAM, the helper to decide of whom it may tell. A program that
-only names an engine among its arguments (grep, vim, ssh, a shell) shows none of them.
+The supervisor goes by them to find engines that hold no VRAM, the reader to decide of which processes it may tell. A
+program that only names an engine among its arguments (grep, vim, ssh, a shell) shows none of them.
 """
 
 from collections.abc import Iterable

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpusupervisor.arbitration.need import Need
+from gpusupervisor.arbitration.pressure import Pressure
 from gpusupervisor.arbitration.situation import (
     GpuSituation,
     Reservation,
@@ -11,6 +13,7 @@ from gpusupervisor.arbitration.situation import (
     TenantSituation,
     UnmanagedHolder,
 )
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 
 GIB = 1024**3
 MINUTE = 60_000_000
@@ -35,9 +38,23 @@ def tenant(name: str, held: float = 0, activity: str = "idle", **more: Any) -> T
     return replace(base, **more)
 
 
+def needing(need: float, **more: Any) -> Need:
+    """A need in GiB that a person has written down."""
+    return replace(Need(round(need * GIB), round(need * GIB), "needs-vram"), **more)
+
+
 def starving(name: str = "asker", held: float = 0, need: float = 0, **more: Any) -> TenantSituation:
     """A busy tenant of priority 50 with a need in GiB."""
-    return tenant(name, held, "busy", need=round(need * GIB), **more)
+    more.setdefault("working_priority", more.get("priority", 50))
+    return tenant(name, held, "busy", need=needing(need), **more)
+
+
+def pressed(name: str = "asker", held: float = 2, **more: Any) -> TenantSituation:
+    """A busy tenant that has filled the card and lacks more, nobody knows how much."""
+    low = round(held * GIB) + WORTHWHILE
+    need = Need(low, None, "pressed", is_open=True)
+    pressure = Pressure("pressed", NOW, round(held * GIB), round(held * GIB))
+    return tenant(name, held, "busy", need=need, pressure=pressure, **more)
 
 
 def situation(

@@ -84,7 +84,7 @@ class FakeWorld:
     def holdings(self, tenant: str) -> Mapping[str, int]:
         return self.situation.tenants[tenant].holdings if tenant in self.situation.tenants else {}
 
-    def asked(self, tenant: str) -> None:
+    def asked(self, plan: ReleasePlan, tenant: str) -> None:
         pass
 
     def watch(self, unfinished: Unfinished) -> None:

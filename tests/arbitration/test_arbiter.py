@@ -12,11 +12,12 @@ from gpusupervisor.arbitration.assess import assess
 from gpusupervisor.arbitration.eligibility import Objection, refusal
 from gpusupervisor.arbitration.events import Event, PlanFinished, PlanMade, PlanStarted, StepFinished
 from gpusupervisor.arbitration.execute import ReleaseReply
-from gpusupervisor.arbitration.plan import Request
+from gpusupervisor.arbitration.plan import Request, make_release
 from gpusupervisor.arbitration.situation import (
     Assessment,
     GpuSituation,
     PlanResult,
+    ReleasePlan,
     Situation,
     TenantSituation,
     UnmanagedHolder,
@@ -180,8 +181,13 @@ async def test_a_plan_is_announced_anew_after_the_tenant_was_not_starved_for_a_w
     table = bench()
     blocked = situation(starving(need=8), tenant("worker", 20, "busy"))
     table.act(blocked)
-    table.act(situation(starving(need=8), free=9))
-    table.act(blocked)
+    table.act(replace(blocked, now=NOW + SECOND))
+    content = situation(starving(need=8), free=9)
+    table.act(replace(content, now=NOW + 2 * SECOND))
+    table.act(replace(blocked, now=NOW + 3 * SECOND))
+    assert [event.plan.id for event in table.made()] == ["plan-1"], "that was but a moment"
+    table.act(replace(content, now=NOW + 2 * MINUTE))
+    table.act(replace(blocked, now=NOW + 2 * MINUTE + SECOND))
     assert [event.plan.id for event in table.made()] == ["plan-1", "plan-2"]
 
 
@@ -304,9 +310,13 @@ async def test_an_idle_release_waits_while_its_gpu_is_busy_with_a_plan(bench: Be
     assert [event.plan.cause for event in table.started()] == ["starved"]
 
 
+def a_release(table: "Bench") -> ReleasePlan:
+    return make_release(table.world.situation, "lazy", "plan-9", "release")
+
+
 async def test_a_request_starts_the_cooldown_and_counts_against_the_budget(bench: Benches) -> None:
     table = bench(starving(need=8), tenant("lazy", 9))
-    table.arbiter.asked("lazy")
+    table.arbiter.asked(a_release(table), "lazy")
     past = table.arbiter.history.of("lazy")
     assert past.cooldown_until == table.world.now() + table.world.cooldown("lazy")
     assert past.releases_within_hour(table.world.now()) == 1
@@ -317,8 +327,8 @@ async def test_a_tenant_in_cooldown_or_without_budget_is_not_asked(bench: Benche
     for held_back in (
         tenant("lazy", 9, cooldown_until=NOW + 1),
         tenant("lazy", 9, releases_left=0),
-        tenant("lazy", 9, resident_since=NOW - MINUTE + 1),
         tenant("lazy", 9, releasing=True),
+        tenant("lazy", 9, paused_for={"asker": NOW + 1}),
     ):
         explained = table.act(situation(starving(need=8), held_back))
         assert "lazy" in explained["asker"].reason
@@ -377,7 +387,7 @@ async def test_a_pending_tenant_is_not_asked_again(bench: Benches) -> None:
 
 async def test_asking_again_ends_the_watch_over_the_earlier_request(bench: Benches) -> None:
     table = await _with_a_pending_release(bench)
-    table.arbiter.asked("lazy")
+    table.arbiter.asked(a_release(table), "lazy")
     assert not table.arbiter.is_waiting
 
 

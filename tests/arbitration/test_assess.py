@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from gpusupervisor.arbitration.assess import assess, assess_tenant
 from gpusupervisor.arbitration.situation import GpuSituation, Reservation
-from tests.arbitration.builders import CARD, GIB, NOW, situation, starving, tenant
+from tests.arbitration.builders import CARD, GIB, NOW, needing, situation, starving, tenant
 
 
 def test_what_a_tenant_already_holds_counts_towards_its_need() -> None:
@@ -14,15 +14,15 @@ def test_what_a_tenant_already_holds_counts_towards_its_need() -> None:
 
 
 def test_an_idle_tenant_is_never_starved() -> None:
-    verdict = assess_tenant(situation(lazy := tenant("lazy", 1, need=20 * GIB)), lazy)
+    verdict = assess_tenant(situation(lazy := tenant("lazy", 1, need=needing(20))), lazy)
     assert not verdict.starved
     assert "not busy" in verdict.reason
 
 
-def test_a_busy_tenant_of_unknown_need_is_not_starved_and_the_remedy_is_named() -> None:
+def test_a_busy_tenant_of_which_nothing_shows_that_it_lacks_memory_is_not_starved() -> None:
     verdict = assess_tenant(situation(asker := tenant("asker", 1, "busy")), asker)
     assert not verdict.starved
-    assert "needs-vram" in verdict.reason
+    assert "nothing shows that it lacks memory" in verdict.reason
 
 
 def test_holdings_of_unknown_size_make_no_starvation() -> None:

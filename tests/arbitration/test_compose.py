@@ -6,10 +6,12 @@ from typing import Any
 from gpusupervisor.arbitration.compose import Seen, compose, measurement
 from gpusupervisor.arbitration.history import History
 from gpusupervisor.arbitration.learned import Fact, LearnedFacts
+from gpusupervisor.arbitration.need import Need
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import Situation, TenantSituation
+from gpusupervisor.tenants.activity.verdict import Placement
 from tests.arbitration.builders import CARD, GIB, MINUTE, NOW
-from tests.arbitration.seen import card, definition, doing, process, seen
+from tests.arbitration.seen import RESERVED, card, definition, doing, process, seen
 
 SECOND = 1_000_000
 OTHER = "GPU-2"
@@ -67,13 +69,19 @@ def test_the_idle_priority_counts_only_while_it_is_idle() -> None:
     assert only(doing("idle"), priority=60).priority == 30
 
 
-def test_a_need_that_was_written_down_beats_what_the_engine_reports() -> None:
-    told = only(doing("busy", need=9 * GIB), needs_vram=13 * GIB)
-    assert (told.need, told.need_source) == (13 * GIB, "needs-vram")
-    reported = only(doing("busy", need=9 * GIB))
-    assert (reported.need, reported.need_source) == (9 * GIB, "reported by the engine")
-    nobody = only(doing("busy"))
-    assert (nobody.need, nobody.need_source) == (None, "")
+def test_a_need_that_was_written_down_beats_what_the_engine_says() -> None:
+    spilled = Placement(13 * GIB, 9 * GIB)
+    told = only(doing("busy", placement=spilled), process(1, 9, "app"), needs_vram=12 * GIB)
+    assert told.need == Need(12 * GIB, 12 * GIB, "needs-vram")
+    reported = only(doing("busy", placement=spilled), process(1, 9, "app"))
+    assert reported.need == Need(13 * GIB, 13 * GIB, "spilled")
+    assert only(doing("busy"), process(1, 9, "app")).need is None
+
+
+def test_a_need_that_was_written_down_is_no_more_than_the_card_could_ever_give() -> None:
+    told = only(doing("busy"), process(1, 9, "app"), needs_vram=40 * GIB)
+    assert told.need is not None
+    assert told.need.low == 24 * GIB - RESERVED - (600 << 20)
 
 
 def test_idle_since_is_told_only_of_an_idle_tenant() -> None:
@@ -209,23 +217,27 @@ def need(size: float) -> Fact:
     return Fact("need", "app", "", round(size * GIB), 1, "a test")
 
 
+def usual(size: float) -> Fact:
+    return Fact("need-usual", "app", "", round(size * GIB), 1, "a test")
+
+
 def with_history(history: History, activity: Any = None, **definition_values: Any) -> TenantSituation:
     described = {"app": definition("app", **definition_values)}
     what = seen(tenants={"app": activity or doing("busy")}, definitions=described, free=5)
     return composed(what, history=history).tenants["app"]
 
 
-def test_a_learned_need_serves_a_tenant_whose_engine_reports_none() -> None:
-    tenant = with_history(knowing(need(14)))
-    assert (tenant.need, tenant.need_source) == (14 * GIB, "learned")
-    reporting = with_history(knowing(need(14)), doing("busy", need=3 * GIB))
-    assert (reporting.need, reporting.need_source) == (3 * GIB, "reported by the engine")
+def test_a_learned_need_is_an_upper_bound() -> None:
+    assert with_history(knowing(need(14))).need == Need(0, 14 * GIB, "learned")
+    assert with_history(knowing(need(14), usual(6))).need == Need(6 * GIB, 14 * GIB, "learned")
     told = with_history(knowing(need(14)), needs_vram=GIB)
-    assert (told.need, told.need_source) == (GIB, "needs-vram")
+    assert told.need == Need(GIB, GIB, "needs-vram")
 
 
 def test_a_learned_need_is_never_more_than_a_card_can_give() -> None:
-    assert with_history(knowing(need(30))).need == 24 * GIB - (600 << 20)
+    found = with_history(knowing(need(30))).need
+    assert found is not None
+    assert found.high == 24 * GIB - RESERVED - (600 << 20)
 
 
 def test_learned_floors_are_known_without_a_release() -> None:

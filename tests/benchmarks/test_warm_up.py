@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.helper.page_cache.measure import Gauge
-from gpusupervisor.helper.page_cache.residency import measure_one
-from gpusupervisor.helper.page_cache.warm_up import WarmUps
 from gpusupervisor.memory import Memory
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import ModelResidency, residency_of, with_residency
+from gpusupervisor.reader.page_cache.measure import Gauge
+from gpusupervisor.reader.page_cache.residency import measure_one
+from gpusupervisor.reader.page_cache.warm_up import WarmUps
 from gpusupervisor.tenants.definition import ModelFolders
 from tests.benchmarks.conftest import Report
 from tests.model_files import MIB, disk_folder, make_cold, write
@@ -93,7 +93,7 @@ def test_joining_a_thousand_models_with_their_files_is_cheap(figure: Report) -> 
 
 
 def test_a_thousand_files_are_looked_at(figure: Report) -> None:
-    from gpusupervisor.helper.page_cache.residency import measure_all
+    from gpusupervisor.reader.page_cache.residency import measure_all
 
     folder = disk_folder()
     try:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpusupervisor.arbitration.need import Need
 from gpusupervisor.arbitration.situation import (
     Assessment,
     Blocker,
@@ -130,8 +131,7 @@ def _situation(tenant: str, where: TenantPresence, state: ActivityState) -> Tena
         holdings=where.holdings,
         unknown_on=where.unknown_on,
         floors={CARD: 512 * MIB},
-        need=14 * GIB if state == "busy" else None,
-        need_source="its engine" if state == "busy" else "",
+        need=Need(14 * GIB, 14 * GIB, "needs-vram") if state == "busy" else None,
         has_release=True,
         idle_since=3_000_000_000 if state == "idle" else None,
     )

@@ -13,7 +13,7 @@ from tests.bus.conftest import Client, PrivateBus, Starter
 FILES = sorted(
     path
     for path in (Path(__file__).parents[2] / "dbus").glob("org.gpusupervisor1.*.xml")
-    if path.stem != names.HELPER_NAME  # see tests/helper
+    if path.stem not in (names.HELPER_NAME, names.READER_NAME)  # see tests/privileged
 )
 OBJECTS = {
     "Manager": names.ROOT,

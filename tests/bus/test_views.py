@@ -66,7 +66,7 @@ def test_a_starved_tenant_shows_why() -> None:
     )
     shown = tenant(state, "ollama")
     assert (shown["Starved"], shown["Shortfall"], shown["StarvedReason"]) == (True, 2 * GIB, "it spills to the CPU")
-    assert (shown["Need"], shown["NeedSource"]) == (14 * GIB, "its engine")
+    assert (shown["Need"], shown["NeedAtLeast"], shown["NeedSource"]) == (14 * GIB, 14 * GIB, "needs-vram")
 
 
 def test_a_tenant_that_was_only_defined_is_shown_with_nothing_known() -> None:

@@ -33,7 +33,8 @@ def tenant(name: str = "ollama", **more: Any) -> Shape:
         "id": name, "title": name.title(), "engine": "", "priority": 50, "idle_priority": 25, "protected": False,
         "activity": "idle", "activity_reason": "no request is running", "activity_since": 1_790_000_000_000_000,
         "activity_evidence": ["http: idle: no model is loaded"], "impact": "", "remedy": "", "holding": 12 * GIB,
-        "holdings": {"GPU-1": 12 * GIB}, "holdings_incomplete": False, "need": None, "need_source": "", "shortfall": 0,
+        "holdings": {"GPU-1": 12 * GIB}, "holdings_incomplete": False, "need": None, "need_at_least": 0,
+        "need_source": "", "shortfall": 0,
         "starved": False, "starved_reason": "it is not busy", "floor": 512 * MIB, "reclaimable": 0,
         "release_method": "http", "processes": [],
     }  # fmt: skip

@@ -368,5 +368,6 @@ async def test_what_would_need_a_password_where_nobody_can_be_asked_says_how(
     shown = await ctl("reload")
     assert shown.status == 4
     assert shown.errors == (
-        "polkit wants a password.\nNo polkit agent of this session can ask for a password; run it with sudo.\n"
+        "polkit wants a password.\nNo polkit agent could ask for a password here. Run it as root:\n"
+        "sudo gpusupervisorctl reload\n"
     )

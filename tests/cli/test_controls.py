@@ -75,13 +75,15 @@ def test_events_are_one_line_each_and_harmless() -> None:
         assert "{" not in line
 
 
-async def test_a_gpu_is_named_by_how_its_uuid_begins(ctl: Run, service: BusService) -> None:
+async def test_a_gpu_is_named_by_index_name_or_the_beginning_of_its_uuid(ctl: Run, service: BusService) -> None:
     service.publish(replace(make_state(), controls=make_controls()))
     assert "controlling" in (await ctl("fans", "--gpu", CARD[:8])).output
     assert "controlling" in (await ctl("fans", "--gpu", CARD[4:12])).output, "as top names it"
+    assert "controlling" in (await ctl("fans", "--gpu", "0")).output
+    assert "controlling" in (await ctl("fans", "--gpu", "rtx 4090")).output
     shown = await ctl("profile", "--gpu", "GPU-9")
     assert (shown.status, shown.output) == (2, "")
-    assert shown.errors.startswith("No GPU has a UUID that begins with 'GPU-9';")
+    assert shown.errors.startswith("No GPU matches 'GPU-9';")
     assert CARD in shown.errors
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, WRONG_USE, CommandFailed
-from gpusupervisor.cli.failures import Place, failure
+from gpusupervisor.cli.failures import AuthorizationNeeded, Place, failure
 
 HERE, THERE = Place(), Place("me@box")
 BUS = "org.freedesktop.DBus.Error."
@@ -45,13 +45,13 @@ def test_a_refusal_is_told_in_the_services_own_words() -> None:
     assert str(failure("org.example.Odd", "", HERE)) == "org.example.Odd"
 
 
-def test_who_cannot_be_asked_for_a_password_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_agent_the_same_command_with_sudo_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{BUS}InteractiveAuthorizationRequired"
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    on_terminal = str(failure(name, "a password is needed", HERE))
-    assert on_terminal.startswith("a password is needed\n")
-    assert "sudo" in on_terminal
-    assert "pkttyagent --process" in on_terminal
+    monkeypatch.setattr("sys.argv", ["/usr/bin/gpusupervisorctl", "load", "ollama", "a model"])
+    refused = failure(name, "a password is needed", HERE)
+    assert isinstance(refused, AuthorizationNeeded)
+    first, *_, last = str(refused).splitlines()
+    assert (first, last) == ("a password is needed", "sudo gpusupervisorctl load ollama 'a model'")
     remote = failure(name, "a password is needed", THERE)
     assert "-H root@box" in str(remote)
     assert remote.exit_code == NOT_ALLOWED

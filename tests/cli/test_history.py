@@ -258,7 +258,7 @@ async def test_what_was_learned_is_listed_with_when_and_from_what(ctl: Run, reme
     assert [(fact["kind"], fact["gpu"], fact["application"], fact["stored"]) for fact in told] == [
         ("floor", CARD, None, True)
     ]
-    assert (await ctl("learned", "nobody")).output == "Nothing was learned of nobody yet.\n"
+    assert (await ctl("learned", "olama")).errors == "No tenant is called 'olama'; do you mean ollama?\n"
 
 
 async def test_what_was_learned_can_be_forgotten(ctl: Run, remembering: BusService, past: Past) -> None:
@@ -266,7 +266,8 @@ async def test_what_was_learned_can_be_forgotten(ctl: Run, remembering: BusServi
     assert (shown.status, shown.output) == (0, "Forgot 1 fact of ollama; it will be learned again.\n")
     assert json.loads((await ctl("forget", "ollama", "--json")).output) == {"tenant": "ollama", "forgotten": 2}
     assert past.asked[-2:] == [("forget", "ollama", "need"), ("forget", "ollama", "")]
-    assert (await ctl("forget", "nobody")).output == "Nothing was learned of nobody.\n"
+    shown = await ctl("forget", "olama")
+    assert (shown.status, shown.errors) == (1, "No tenant is called 'olama'; do you mean ollama?\n")
     assert (await ctl("forget", "ollama", "--kind", "party")).status == 2
 
 

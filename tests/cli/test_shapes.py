@@ -90,7 +90,7 @@ def test_the_arguments_of_every_signal_are_named_as_the_interfaces_name_them() -
         signal.attrib["name"]: tuple(arg.attrib["name"] for arg in signal.iter("arg"))
         for file in INTERFACES.glob("*.xml")
         for signal in ET.parse(file).getroot().iter("signal")
-        if "Helper" not in file.name
+        if not {"Helper", "Reader"} & set(file.name.split("."))
     }
     assert {name: shapes.ARGUMENTS.get(name) for name in documented} == documented
 

@@ -1,4 +1,4 @@
-"""The live drill: what it would do, that it asks, what it makes of the answers, and that it puts things back."""
+"""The verification: what it would do, that it asks, what it makes of the answers, and that it puts things back."""
 
 import asyncio
 import json

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.arbitration.assess import assess
+from gpusupervisor.arbitration.need import Need
 from gpusupervisor.arbitration.plan import Request, make_plan, make_release
 from gpusupervisor.arbitration.request import interpret, require_tenant
 from gpusupervisor.arbitration.situation import (
@@ -165,7 +166,7 @@ def _decidable(cards: Sequence[GpuSample], accounts: Mapping[str, GpuAccount]) -
         gpu.identity.uuid: GpuSituation(
             gpu.identity.uuid, gpu.identity.name, gpu.memory.total, gpu.memory.free,
             tuple(UnmanagedHolder(h.pid, h.identity.executable.rpartition("/")[2] if h.identity else "?", h.used)
-                  for h in accounts[gpu.identity.uuid].unmanaged), 100 * MIB, "", RESERVED,
+                  for h in accounts[gpu.identity.uuid].unmanaged), 100 * MIB, reserved=RESERVED,
         )
         for gpu in cards if gpu.memory
     }  # fmt: skip
@@ -175,8 +176,9 @@ def _situation(who: Who) -> TenantSituation:
     idle = who.state == "idle"
     return TenantSituation(
         who.id, who.id.title(), 25 if idle else 50, who.state, who.reason,
-        {uuid(number): size for number, size in who.held.items()}, default_floor=512 * MIB, need=who.need,
-        need_source="needs-vram" if who.need else "", has_release=not who.protected, protected=who.protected,
+        {uuid(number): size for number, size in who.held.items()}, default_floor=512 * MIB,
+        need=Need(who.need, who.need, "needs-vram") if who.need else None, has_release=not who.protected,
+        protected=who.protected,
         idle_since=NOW - 720_000_000 if idle else None,
     )  # fmt: skip
 
@@ -290,8 +292,8 @@ def _carried_out(plan: ReleasePlan) -> PlanResult:
     if not plan.sufficient:
         raise NotReclaimable(plan.summary)
     steps = tuple(
-        StepResult(s.tenant, "freed", s.expected, s.expected, 812_000,
-                   f"{format_bytes(s.expected)} came back") for s in plan.steps
+        StepResult(s.tenant, "freed", s.expected, s.expected or 0, 812_000,
+                   f"{format_bytes(s.expected or 0)} came back") for s in plan.steps
     )  # fmt: skip
     freed = sum(step.freed for step in steps)
     return PlanResult(plan, "satisfied", steps, freed, freed, 900_000, "there was room already")

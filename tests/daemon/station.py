@@ -160,7 +160,7 @@ class Station:
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         command = [
             sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", "--card", str(self.card.directory),
-            "--tenants", str(self.tenants), "--folder", str(folder), "--bus", self.bus.address,
+            "--folder", str(folder), "--bus", self.bus.address,
         ]  # fmt: skip
         systemd = NotifySocket()
         with (folder / "log").open("ab") as log:

@@ -171,6 +171,12 @@ async def test_a_load_makes_room_first_and_is_measured(scene: Scene) -> None:
     assert kept["Plan"] == ""
 
 
+async def test_a_load_that_has_ended_shows_at_once(scene: Scene) -> None:
+    assert (await scene.load(SMALL))["State"] == "succeeded"
+    assert (await scene.model(SMALL))["state"] == "loaded"
+    assert (await scene.observer.tenant("ollama"))["ActivityReason"] != "no model is loaded"
+
+
 async def test_what_a_load_took_is_known_after_a_restart(scene: Scene) -> None:
     assert (await scene.load(SMALL))["State"] == "succeeded"
     await scene.restart()

@@ -1,4 +1,4 @@
-"""The live drill against the real daemon, the real helper, and an engine whose model leaves and comes back."""
+"""The verification against the real daemon, the real helper, and an engine whose model leaves and comes back."""
 
 import asyncio
 import json

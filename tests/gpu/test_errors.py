@@ -1,7 +1,10 @@
+import re
+
 import pynvml
 import pytest
 
-from gpusupervisor.gpu.errors import DriverError, ErrorClass, code_of, plain
+from gpusupervisor.gpu.errors import IMPLAUSIBLE, MIG_HIDES, DriverError, ErrorClass, code_of, plain
+from gpusupervisor.gpu.symbols import SYMBOLS, Symbol
 
 
 @pytest.mark.parametrize(
@@ -44,13 +47,25 @@ def test_an_unhashable_error_becomes_one_that_can_be_kept_and_compared() -> None
         hash(pynvml.NVMLError(3))
     error = DriverError("nvmlDeviceGetMemoryInfo", code_of(pynvml.NVMLError(15)))
     assert len({error, DriverError("nvmlInit", 9)}) == 2
-    assert str(error) == "nvmlDeviceGetMemoryInfo: GPU is lost"
+    assert str(error) == "reading the memory: GPU is lost"
     assert error.gpu_is_gone
     assert not error.ends_session
 
 
 def test_a_code_that_nobody_knows_is_shown_as_its_number_without_asking_the_driver() -> None:
-    assert str(DriverError("nvmlInit", 4711)) == "nvmlInit: error 4711"
+    assert str(DriverError("nvmlInit", 4711)) == "initialising NVML: error 4711"
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS, ids=lambda symbol: symbol.name)
+def test_no_error_shows_a_name_of_c_whatever_failed(symbol: Symbol) -> None:
+    for code in (2, 3, 4, 6, 13, 15, 17, 18, 999, 4711, IMPLAUSIBLE, MIG_HIDES):
+        text = str(DriverError(symbol.name, code))
+        assert "nvml" not in text
+        assert not re.search(r"[a-z][A-Z]|_v\d", text.replace("infoROM", "")), text
+
+
+def test_a_function_that_the_library_lacks_says_which_driver_has_it() -> None:
+    assert str(DriverError("nvmlDeviceGetClockOffsets", 13)).endswith("driver 555.42 or later is needed")
 
 
 def test_text_of_the_driver_is_bounded_and_printable() -> None:

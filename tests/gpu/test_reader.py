@@ -7,7 +7,8 @@ import psutil
 import pynvml
 import pytest
 
-from gpusupervisor.gpu import calls, device
+from gpusupervisor.gpu import device, driver_access
+from gpusupervisor.gpu.driver_access import SystemFiles
 from gpusupervisor.gpu.errors import DriverError
 from gpusupervisor.gpu.reader import NvmlReader, ReadRequest
 from gpusupervisor.gpu.sample import GpuMemory, GpuProcess, GpuSample, GpuSensors
@@ -134,7 +135,9 @@ def test_a_list_that_never_fits_is_a_problem_and_not_an_empty_list(world: World,
     gpu = read_one(reader)
     assert gpu.state == "ok"
     assert gpu.processes == ()
-    assert gpu.attribution_problem.startswith("attribution unavailable: nvmlDeviceGetComputeRunningProcesses")
+    assert gpu.attribution_problem.startswith(
+        "attribution unavailable: listing the compute processes: Insufficient size"
+    )
 
 
 def test_a_failing_list_does_not_stand_and_is_read_again_at_once(world: World, reader: NvmlReader) -> None:
@@ -154,7 +157,8 @@ def test_a_driver_without_an_mps_list_is_no_problem_but_one_without_any_is(world
     for part in ("Compute", "Graphics"):
         world.errors[f"nvmlDeviceGet{part}RunningProcesses_v3"] = pynvml.NVML_ERROR_NOT_SUPPORTED
     gpu = read_one(reader, ReadRequest(fresh_processes=True))
-    assert "Not supported" in gpu.attribution_problem
+    assert "does not list the processes" in gpu.attribution_problem
+    assert gpu.attribution_remedy
 
 
 def test_scrambled_lists_are_refused(clock: HandClock) -> None:
@@ -292,8 +296,7 @@ def test_a_driver_that_was_unloaded_is_not_loaded_again_by_opening_its_node(
     node, devices = tmp_path / "nvidiactl", tmp_path / "devices"
     node.touch()
     devices.write_text("Character devices:\n  1 mem\n  5 /dev/tty\n")
-    monkeypatch.setattr(calls, "CONTROL_NODE", node)
-    monkeypatch.setattr(calls, "DEVICES", devices)
+    monkeypatch.setattr(driver_access, "_files", SystemFiles(tmp_path, tmp_path))
     with pytest.raises(DriverError, match="Driver not loaded"):
         reader.open()
     assert not world.calls
@@ -313,9 +316,9 @@ def test_a_gpu_that_is_lost_or_fails_leaves_the_others(world: World, reader: Nvm
     world.gpus[0].lost = True
     world.gpus[1].errors["nvmlDeviceGetMemoryInfo_v2"] = pynvml.NVML_ERROR_UNKNOWN
     lost, failing, well = read(reader)
-    assert (lost.state, lost.memory, lost.detail) == ("lost", None, "nvmlDeviceGetMemoryInfo: GPU is lost")
+    assert (lost.state, lost.memory, lost.detail) == ("lost", None, "reading the memory: GPU is lost")
     assert (failing.state, failing.memory) == ("failing", None)
-    assert failing.detail == "nvmlDeviceGetMemoryInfo: Unknown error"
+    assert failing.detail == "reading the memory: Unknown error"
     assert (well.state, well.memory is not None) == ("ok", True)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.gpu.calls import ask
-from gpusupervisor.gpu.device import MEMORY_V2
 from gpusupervisor.gpu.errors import DriverError
+from gpusupervisor.gpu.memory import MEMORY_V2
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader
 from gpusupervisor.gpu.sample import GpuSample, Sample

@@ -8,6 +8,8 @@ from gpusupervisor.arbitration.situation import GpuSituation, Situation, Unmanag
 from gpusupervisor.controls import Controls
 from gpusupervisor.health.facts import Facts, Key
 from gpusupervisor.health.remembered import figures_of
+from gpusupervisor.models.fit import ceiling_of
+from gpusupervisor.models.fit_book import CardFit
 from gpusupervisor.processes.privileged import Sight
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import Check, EngineStatus
@@ -53,6 +55,8 @@ def facts(
         since={key: NOW - lasting for key, lasting in (lasted or {}).items()},
         steady=figures_of(census, "desktop"),
     )
+    ceiling = ceiling_of(base.situation, CARD)
+    base = replace(base, cards={CARD: CardFit(ceiling.size, "", ceiling.limit, ceiling.taken)})
     return replace(base, **more)
 
 

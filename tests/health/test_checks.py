@@ -17,8 +17,8 @@ from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, Sampl
 from gpusupervisor.health.attribution import check_attribution
 from gpusupervisor.health.configuration import LISTED, check_configuration, check_declarations
 from gpusupervisor.health.driver import check_driver, check_gpus
-from gpusupervisor.health.helper import check_helper
 from gpusupervisor.health.model_files import check_residency
+from gpusupervisor.health.privileged import check_reader
 from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
@@ -30,6 +30,7 @@ from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census, GpuAccount, Holder, TenantPresence
 from tests.arbitration.builders import CARD, NOW, situation, tenant
 from tests.arbitration.seen import card, doing
+from tests.health.builders import facts
 
 OK = DriverStatus("ok", version="580.95.05")
 
@@ -50,7 +51,11 @@ def of_attribution(*gpus: GpuSample) -> Check:
 
 def of_tenant(one: TenantSituation, activity: Activity | None = None, *, reloaded: bool = False) -> tuple[Check, ...]:
     activities = {one.id: activity} if activity else {}
-    return check_tenants(situation(one), activities, frozenset({one.id}) if reloaded else frozenset())
+    return check_tenants(
+        facts(
+            situation=situation(one), activities=activities, reloaded=frozenset({one.id}) if reloaded else frozenset()
+        )
+    )
 
 
 def says_everything(check: Check) -> bool:
@@ -205,8 +210,8 @@ def hiding(*hidden: frozenset[str], tenant: bool = False) -> Census:
     ("state", "word"), [("missing", "make install"), ("refused", "bus policy"), ("failing", "journalctl")]
 )
 @pytest.mark.parametrize("tenant", [True, False])
-def test_without_the_helper_the_check_says_of_whom_it_could_not_see_what(state: str, word: str, tenant: bool) -> None:
-    check = check_helper(Sight(state, "why"), hiding(HIDDEN, tenant=tenant))  # type: ignore[arg-type]
+def test_without_the_reader_the_check_says_of_whom_it_could_not_see_what(state: str, word: str, tenant: bool) -> None:
+    check = check_reader(Sight(state, "why"), hiding(HIDDEN, tenant=tenant))  # type: ignore[arg-type]
     assert check.state == "degraded"
     assert "python3 (PID 10)" in check.summary
     assert "why" in check.summary
@@ -215,16 +220,16 @@ def test_without_the_helper_the_check_says_of_whom_it_could_not_see_what(state: 
 
 
 def test_very_many_processes_are_not_all_named() -> None:
-    check = check_helper(Sight("missing"), hiding(*[HIDDEN] * 9))
+    check = check_reader(Sight("missing"), hiding(*[HIDDEN] * 9))
     assert check.summary.count("PID") == 4
     assert "and others" in check.summary
 
 
-def test_nothing_is_wrong_while_nothing_is_hidden_or_the_helper_tells_it() -> None:
+def test_nothing_is_wrong_while_nothing_is_hidden_or_the_reader_tells_it() -> None:
     only_ports = hiding(frozenset({"listening_ports"}))
-    assert check_helper(Sight("missing"), only_ports).state == "skipped"
-    assert check_helper(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
-    assert check_helper(Sight("ok"), hiding(HIDDEN)).state == "ok"
+    assert check_reader(Sight("missing"), only_ports).state == "skipped"
+    assert check_reader(Sight("unasked"), hiding(HIDDEN)).state == "skipped"
+    assert check_reader(Sight("ok"), hiding(HIDDEN)).state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +265,7 @@ DARK = ModelResidency("b", 10, None, "the kernel tells that only to the file's o
     [
         ({}, "skipped", "no model files were found"),
         ({"app": known()}, "skipped", "no model files were found"),
-        ({"app": known(method="", problems=("the helper is not there",))}, "skipped", "the helper is not there"),
+        ({"app": known(method="", problems=("the reader is not there",))}, "skipped", "the reader is not there"),
         ({"app": known(SEEN)}, "ok", "measured by cachestat"),
         ({"app": known(SEEN, method="mincore"), "b": known(SEEN)}, "ok", "measured by cachestat and mincore"),
         ({"app": known(SEEN, DARK)}, "ok", "measured by cachestat"),

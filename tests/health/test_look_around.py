@@ -1,7 +1,5 @@
 """The system around is read as it is: real files, real processes, a real /proc, and texts as kernels write them."""
 
-import errno
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.health import look_around as module
-from gpusupervisor.health.look_around import MOST_HOLDERS, Roots, device_access, look_around, open_by, proc_view
+from gpusupervisor.health.look_around import MOST_HOLDERS, Roots, look_around, open_by, proc_view
 
 MOUNT = "23 29 0:21 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc {options}\n"
 
@@ -20,56 +18,6 @@ def make(tmp_path: Path) -> Roots:
     (roots.proc / "self").mkdir()
     roots.dev.mkdir()
     return roots
-
-
-def test_without_a_driver_there_is_nothing_to_be_opened(tmp_path: Path) -> None:
-    access = device_access(make(tmp_path))
-    assert (access.module, access.node, access.refusal) == (False, False, "")
-
-
-def test_a_module_without_device_nodes(tmp_path: Path) -> None:
-    roots = make(tmp_path)
-    (roots.proc / "driver" / "nvidia" / "version").write_text("NVRM version: 580")
-    access = device_access(roots)
-    assert (access.module, access.node) == (True, False)
-
-
-def test_a_node_that_can_be_opened(tmp_path: Path) -> None:
-    roots = make(tmp_path)
-    (roots.proc / "driver" / "nvidia" / "version").write_text("NVRM version: 580")
-    (roots.dev / "nvidiactl").write_text("")
-    access = device_access(roots)
-    assert (access.node, access.refusal) == (True, "")
-
-
-def test_the_node_of_a_driver_that_was_unloaded_is_not_opened_for_that_loads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    roots = make(tmp_path)
-    (roots.dev / "nvidiactl").write_text("")
-    opened: list[Path] = []
-    monkeypatch.setattr(os, "open", lambda path, _flags: opened.append(path))
-    access = device_access(roots)
-    assert (access.module, access.node, access.refusal, opened) == (False, True, "", [])
-
-
-@pytest.mark.parametrize(
-    ("number", "who"), [(errno.EACCES, "mode"), (errno.EPERM, "policy"), (errno.EIO, "other")], ids=str
-)
-def test_who_refuses_a_node_is_told_by_the_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, who: str
-) -> None:
-    roots = make(tmp_path)
-    (roots.proc / "driver" / "nvidia" / "version").write_text("NVRM version: 580")
-    (roots.dev / "nvidiactl").write_text("")
-
-    def refuse(path: Path, _flags: int) -> int:
-        raise OSError(number, os.strerror(number), str(path))
-
-    monkeypatch.setattr(os, "open", refuse)
-    access = device_access(roots)
-    assert access.refusal == who
-    assert os.strerror(number) in access.detail
 
 
 @pytest.mark.parametrize(

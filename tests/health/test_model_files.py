@@ -26,12 +26,12 @@ def test_a_directory_that_cannot_be_looked_at_is_told() -> None:
     assert check.summary == "ollama: /srv/models cannot be looked at (no permission)"
 
 
-def test_an_engine_whose_models_are_somewhere_else_is_told() -> None:
+def test_directories_that_were_never_set_are_a_hint_and_nothing_degraded() -> None:
     (check,) = of(residency_of((), "cachestat", (), NOW), LISTED)
-    assert complains(check)
+    assert check.state == "skipped"
     assert "directories under [models]" in check.remedy
 
 
-def test_of_an_engine_without_models_or_a_helper_that_does_not_answer_nothing_is_said() -> None:
+def test_of_an_engine_without_models_or_a_reader_that_does_not_answer_nothing_is_said() -> None:
     assert of(residency_of((), "cachestat", (), NOW), engine()) == ()
-    assert of(residency_of((), "", ("the helper is not there",), NOW), LISTED) == ()
+    assert of(residency_of((), "", ("the reader is not there",), NOW), LISTED) == ()

@@ -173,15 +173,6 @@ async def test_it_is_looked_around_at_once_and_then_once_a_minute(clock: Clock, 
     assert around.looks == 2
 
 
-async def test_a_driver_that_stops_letting_us_in_is_looked_at_at_once(clock: Clock, around: Around) -> None:
-    runner = self_check(clock, around)
-    denied = replace(facts(), sample=Sample(NOW, DriverStatus("denied", "x", "y", "z")))
-    for second, found in enumerate((facts(), facts(), denied, denied)):
-        runner.run(at(clock, found, second))
-        await asyncio.sleep(0)
-    assert around.looks == 2
-
-
 async def test_a_look_around_that_hangs_holds_up_nothing_and_is_told(clock: Clock, around: Around) -> None:
     around.gate.clear()
     runner = self_check(clock, around)

@@ -4,43 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpusupervisor.gpu import driver_status
-from gpusupervisor.gpu.errors import DRIVER_NOT_LOADED, NO_PERMISSION, DriverError
 from gpusupervisor.gpu.power import DevicePower
-from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.health.attribution import UNSEEN_FOR, check_processes
-from gpusupervisor.health.driver import check_driver
-from gpusupervisor.health.helper import check_polkit
 from gpusupervisor.health.power import AWAKE_FOR, check_sleep
-from gpusupervisor.health.surroundings import UNSEEN, DeviceAccess, OpenBy, PolkitSeen, ProcView, Surroundings
+from gpusupervisor.health.privileged import check_polkit
+from gpusupervisor.health.surroundings import UNSEEN, OpenBy, PolkitSeen, ProcView, Surroundings
 from gpusupervisor.state import Check
-from tests.arbitration.builders import CARD, NOW
+from tests.arbitration.builders import CARD
 from tests.arbitration.seen import process
 from tests.health.builders import complains, facts
-
-DENIED = driver_status.of_error(DriverError("nvmlInit_v2", NO_PERMISSION))
-
-
-@pytest.mark.parametrize(
-    ("access", "says"),
-    [
-        (DeviceAccess(True, True, "policy", "/dev/nvidiactl: Operation not permitted"), "systemctl restart gpusuper"),
-        (DeviceAccess(True, True, "mode", "/dev/nvidiactl: Permission denied"), "/dev/nvidiactl: Permission denied"),
-        (DeviceAccess(True, False), "nvidia-modprobe"),
-        (DeviceAccess(True, True), "DeviceAllow="),
-        (DeviceAccess(), "DeviceAllow="),
-    ],
-    ids=["driver loaded after the service", "mode of the node", "no node", "can be opened", "no driver"],
-)
-def test_a_driver_that_does_not_let_us_in_comes_with_what_helps(access: DeviceAccess, says: str) -> None:
-    check = check_driver(Sample(NOW, DENIED), access)
-    assert complains(check, "failed")
-    assert says in check.remedy
-
-
-def test_a_driver_that_is_not_loaded_is_not_blamed_on_the_unit() -> None:
-    check = check_driver(Sample(NOW, driver_status.of_error(DriverError("nvmlInit_v2", DRIVER_NOT_LOADED))))
-    assert "modprobe nvidia" in check.remedy
 
 
 def processes(lasted: int, proc: ProcView = UNSEEN.proc) -> Check:

@@ -1,4 +1,4 @@
-"""A private bus with the real helper on it, and a card directory that says who holds VRAM."""
+"""A private bus with the real privileged services on it, and a card directory that says who holds VRAM."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,6 +27,10 @@ TENANT = 'title = "App"\n[match]\nunits = ["app.service"]\n[endpoint]\nurl = "ht
 class Bench:
     """The helper as a process on a private bus, where the user who runs the tests may call it."""
 
+    program: ClassVar = "helper_daemon"
+    name: ClassVar = names.HELPER_NAME
+    path: ClassVar = names.HELPER_PATH
+
     folder: Path
     bus: PrivateBus
     card: SimulatedCard
@@ -39,16 +43,18 @@ class Bench:
 
     @property
     def memory(self) -> Path:
-        """What stands for /proc where the helper looks for memory, when it is there."""
+        """Stands for /proc where the reader looks for memory, if it exists."""
         return self.folder / "memory"
 
+    def arguments(self) -> list[str]:
+        """Arguments of the program, beside those that all have."""
+        return [f"--folder={self.folder}"]
+
     def start(self, *, idle: float = 60) -> "subprocess.Popen[bytes]":
-        """Start a helper and wait until it is ready."""
+        """Start the service and wait until it is ready."""
         since = len(self.systemd.messages)
-        command = [sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", f"--idle={idle}"]
-        command += [f"--card={self.card.directory}", f"--tenants={self.tenants}", f"--bus={self.bus.address}"]
-        command += [f"--folder={self.folder}"]
-        command += [f"--memory={self.memory}"] if self.memory.exists() else []
+        command = [sys.executable, "-m", f"gpusupervisor.simulation.{self.program}", f"--idle={idle}"]
+        command += [f"--card={self.card.directory}", f"--bus={self.bus.address}", *self.arguments()]
         environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.systemd.address}
         with (self.folder / "log").open("ab") as log:
             self.running.append(subprocess.Popen(command, env=environment, stderr=log))
@@ -71,8 +77,8 @@ class Bench:
         return subprocess.run(command, env={}, check=True, capture_output=True, text=True).stderr
 
     async def ask(self, member: str, signature: str = "", *arguments: str, uid: int | None = None) -> Result:
-        """Call a method of the helper with busctl."""
-        call = ("call", names.HELPER_NAME, names.HELPER_PATH, names.HELPER_NAME, member)
+        """Call a method of the service with busctl."""
+        call = ("call", self.name, self.path, self.name, member)
         return await self.bus.busctl(*call, *((signature, *arguments) if signature else ()), uid=uid)
 
     async def state(self) -> dict[str, Any]:
@@ -84,24 +90,40 @@ class Bench:
         """Let a process hold VRAM."""
         await asyncio.to_thread(lambda: Allocation(self.card.directory, pid).hold(CARD.uuid, 1 << 30))
 
-    async def facts(self, *keys: ProcessKey, uid: int | None = None) -> Result:
-        """Ask with busctl."""
-        arguments = [str(number) for key in keys for number in (key.pid, key.start_time)]
-        call = ("call", names.HELPER_NAME, names.HELPER_PATH, names.HELPER_NAME, "Facts", "a(ut)", str(len(keys)))
-        return await self.bus.busctl(*call, *arguments, uid=uid)
-
-    async def told(self, *keys: ProcessKey) -> list[dict[str, Any]]:
-        """What it tells."""
-        answer = await self.facts(*keys)
-        return [{name: value["data"] for name, value in entry.items()} for entry in answer.json[0]]
-
-    def close(self) -> None:
+    def end(self) -> None:
+        """End the service, and leave the rest."""
         for process in self.running:
             process.kill()
             process.wait()
         self.systemd.close()
+
+    def close(self) -> None:
+        self.end()
         self.bus.stop()
         shutil.rmtree(self.folder)
+
+
+class ReaderBench(Bench):
+    """The same with the reader."""
+
+    program: ClassVar = "reader_daemon"
+    name: ClassVar = names.READER_NAME
+    path: ClassVar = names.READER_PATH
+
+    def arguments(self) -> list[str]:
+        """Arguments of the program, beside those that all have."""
+        return [f"--tenants={self.tenants}", *([f"--memory={self.memory}"] if self.memory.exists() else [])]
+
+    async def facts(self, *keys: ProcessKey, uid: int | None = None) -> Result:
+        """Ask with busctl."""
+        arguments = [str(number) for key in keys for number in (key.pid, key.start_time)]
+        call = ("call", self.name, self.path, self.name, "Facts", "a(ut)", str(len(keys)))
+        return await self.bus.busctl(*call, *arguments, uid=uid)
+
+    async def told(self, *keys: ProcessKey) -> list[dict[str, Any]]:
+        """What the reader tells."""
+        answer = await self.facts(*keys)
+        return [{name: value["data"] for name, value in entry.items()} for entry in answer.json[0]]
 
 
 def bare(value: Any) -> Any:
@@ -113,8 +135,8 @@ def bare(value: Any) -> Any:
     return [bare(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
+def set_up() -> tuple[Path, PrivateBus, SimulatedCard]:
+    """A folder with a tenant file, a bus and a card."""
     folder = Path(tempfile.mkdtemp(prefix="gpusupervisor-helper-"))
     folder.chmod(0o755)
     for name in ("tenants", "state", "runtime"):
@@ -122,7 +144,12 @@ def bench() -> Iterator[Bench]:
     (folder / "tenants/app.toml").write_text(TENANT + 'host-variable = "APP_HOST"\n')
     card = SimulatedCard(folder / "card")
     card.write_card([CARD])
-    bench = Bench(folder, PrivateBus(PERMISSIVE), card)
+    return folder, PrivateBus(PERMISSIVE), card
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench(*set_up())
     yield bench
     bench.close()
 

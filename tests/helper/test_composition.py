@@ -15,7 +15,7 @@ from dbus_fast.aio import MessageBus
 from gpusupervisor.bus.connection import driver_call
 from gpusupervisor.bus.names import HELPER_NAME, HELPER_PATH
 from gpusupervisor.helper.interface import HELPER
-from gpusupervisor.peers.helper_call import call_helper
+from gpusupervisor.peers import privileged_call
 from gpusupervisor.simulation.nvml import Board, FanState, SimulatedGpu
 from tests.bus.conftest import NOBODY
 from tests.helper.conftest import CARD, Bench, bare, eventually
@@ -27,7 +27,6 @@ CURVE = (GPU, "0", "curve", "0", "2", "40", "30", "80", "100", "0")
 SET_FAN = "susua(uu)a{sv}"
 AUTOMATIC = (GPU, "0", "automatic", "0", "0", "0")
 CALLS: dict[str, tuple[str, ...]] = {
-    "Facts": ("a(ut)", "0"),
     "State": (),
     "ReadSensors": ("s", GPU),
     "SetFan": (SET_FAN, GPU, "0", "fixed", "60", "0", "0"),
@@ -40,9 +39,6 @@ CALLS: dict[str, tuple[str, ...]] = {
     "CheckDrift": ("s", GPU),
     "Detach": ("s", GPU),
     "Attach": ("s", GPU),
-    "Residency": ("s", "app"),
-    "BeginWarmUp": ("ss", "app", "m.gguf"),
-    "WarmPart": ("sstt", "app", "m.gguf", "0", "1"),
 }
 
 
@@ -170,12 +166,12 @@ async def test_a_point_of_a_sweep_is_taken_back_when_whoever_set_it_leaves_the_b
     body = [GPU, '{"power-limit": "300W"}', 600_000_000]
     async with signals(bench) as told:
         for _ in range(2):  # followed again after it has been taken back
-            await call_helper(bus, "TryPoint", "sst", body, "aa{sv}")
+            await privileged_call.call(bus, privileged_call.HELPER, "TryPoint", "sst", body, "aa{sv}")
             assert power(bench) == 300_000
             assert "cannot be confirmed" in (await bench.ask("Confirm", "s", GPU)).errors
-            await call_helper(bus, "Revert", "s", [GPU], "aa{sv}")
+            await privileged_call.call(bus, privileged_call.HELPER, "Revert", "s", [GPU], "aa{sv}")
             assert power(bench) == CARD.board.power_default
-        await call_helper(bus, "TryPoint", "sst", body, "aa{sv}")
+        await privileged_call.call(bus, privileged_call.HELPER, "TryPoint", "sst", body, "aa{sv}")
         bus.disconnect()
         await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
         await eventually(lambda: power(bench) == CARD.board.power_default, "the state before")

@@ -489,7 +489,7 @@ async def test_what_fails_when_a_trial_is_taken_back_is_tried_again(station: Sta
     station.world.fail_next("nvmlDeviceSetPowerManagementLimit", 999)
     await station.later(21)
     assert station.power == 250_000
-    assert "power-limit: nvmlDeviceSetPowerManagementLimit: Unknown error" in station.keeper.state().problem
+    assert "power-limit: setting the power management limit: Unknown error" in station.keeper.state().problem
     await station.later(11)
     assert station.power == 450_000
     assert station.keeper.state().trial is None

@@ -1,4 +1,4 @@
-"""Both processes on one bus: what is asked of the supervisor is so on the card, and what the helper tells is shown."""
+"""All processes on one bus: what is asked of the supervisor is so on the card, and what the helper tells is shown."""
 
 import asyncio
 import json
@@ -16,9 +16,9 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus import names
 from gpusupervisor.bus.connection import driver_call
-from gpusupervisor.helper.page_cache.measure import Gauge
+from gpusupervisor.reader.page_cache.measure import Gauge
 from tests.bus.conftest import Result
-from tests.helper.conftest import CARD, Bench, bare
+from tests.helper.conftest import CARD, Bench, ReaderBench, bare
 from tests.helper.test_composition import fan, no_blocking_calls, power  # noqa: F401  (a fixture)
 from tests.model_files import MIB, disk_folder, make_cold, write
 
@@ -173,7 +173,7 @@ async def test_a_signal_that_is_not_the_helpers_is_not_passed_on(bench: Bench, p
 class Warming:
     """The supervisor, an engine, and a model of it that is not in RAM."""
 
-    def __init__(self, bench: Bench, public: Public, model: Path) -> None:
+    def __init__(self, bench: ReaderBench, public: Public, model: Path) -> None:
         self.bench = bench
         self.public = public
         self.model = model
@@ -213,12 +213,15 @@ async def warming(bench: Bench) -> AsyncIterator[Warming]:
     )
     (bench.tenants / "app.toml").write_text(definition.format(folder))
     bench.start()
+    reader = ReaderBench(bench.folder, bench.bus, bench.card)
+    reader.start()
     public = Public(bench)
     try:
         await public.until("Fans", Support="supported")
-        yield Warming(bench, public, model)
+        yield Warming(reader, public, model)
     finally:
         public.end()
+        reader.end()
         shutil.rmtree(folder)
     assert "Traceback" not in public.log
     assert "Traceback" not in bench.log
@@ -235,17 +238,19 @@ async def test_a_model_is_warmed_in_public(warming: Warming) -> None:
     assert [(each["model"], each["verdict"]) for each in bare(plan)] == [("m.gguf", "warm")]
 
 
-async def test_a_helper_killed_in_the_middle_fails_the_job(warming: Warming) -> None:
+async def test_a_reader_killed_in_the_middle_fails_the_job(warming: Warming) -> None:
     job = await warming.begin(MIB)
     warming.bench.kill()
     ended = await warming.until(job, State="failed")
-    assert "helper" in ended["Detail"]
+    assert "reader" in ended["Detail"]
 
 
 async def test_a_supervisor_killed_in_the_middle_ends_the_reading(warming: Warming) -> None:
     await warming.begin(MIB)
     warming.public.end()
     before = warming.in_ram()
-    assert (await warming.bench.ask("State")).status == 0, "what it was doing for the supervisor has ended by now"
+    assert (await warming.bench.ask("Residency", "s", "app")).status == 0, (
+        "what it was doing for the supervisor has ended by now"
+    )
     assert warming.in_ram() - before <= MIB
     assert warming.in_ram() < 8 * MIB

@@ -1,4 +1,4 @@
-"""gpusupervisor.service(8) and gpusupervisor-helper.service(8): checks, blockers, fields, variables, exit codes."""
+"""The manual pages of the three services: checks, blockers, fields, variables, exit codes."""
 
 import ast
 import re
@@ -11,11 +11,12 @@ import pytest
 import gpusupervisor
 from gpusupervisor import daemon
 from gpusupervisor.arbitration.situation import BlockerReason
-from gpusupervisor.helper import daemon as helper_daemon
 from gpusupervisor.journal.fields import FIELDS
+from gpusupervisor.privileged.life import EXIT_BUS_LOST
 from tests.manual.pages import SOURCES, definitions, page, parts, section
 
-SERVICE, HELPER, CLI = "gpusupervisor.service.8", "gpusupervisor-helper.service.8", "gpusupervisorctl.1"
+SERVICE, CLI = "gpusupervisor.service.8", "gpusupervisorctl.1"
+HELPER, READER = "gpusupervisor-helper.service.8", "gpusupervisor-reader.service.8"
 PACKAGE = Path(gpusupervisor.__file__).parent
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 OF_LIBRARIES = {
@@ -92,7 +93,8 @@ def test_every_field_of_the_journal_is_described() -> None:
     ("name", "codes"),
     [
         (SERVICE, {0, daemon.EXIT_BUS_LOST, daemon.EXIT_DRIVER_CHANGED}),
-        (HELPER, {0, helper_daemon.EXIT_BUS_LOST}),
+        (HELPER, {0, EXIT_BUS_LOST}),
+        (READER, {0, EXIT_BUS_LOST}),
     ],
 )
 def test_every_exit_code_is_described_and_no_other(name: str, codes: set[int]) -> None:
@@ -132,8 +134,9 @@ def rooms(*names: str) -> Iterator[Path]:
 EVERYTHING = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir()} - {"__pycache__", "__init__"}
 READ_BY = {
     CLI: {"cli"},
-    HELPER: {"helper", "journal", "notify"},
-    SERVICE: EVERYTHING - {"cli", "helper", "simulation"},
+    HELPER: {"helper", "privileged", "journal", "notify"},
+    READER: {"reader", "privileged", "journal", "notify"},
+    SERVICE: EVERYTHING - {"cli", "helper", "reader", "privileged", "simulation"},
 }
 
 

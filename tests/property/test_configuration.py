@@ -90,6 +90,7 @@ def test_durations_read_back(duration: int) -> None:
 def test_bytes_read_back_and_show_within_a_twentieth(count: int, unit: str) -> None:
     size = min(count * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[unit], INFINITY - 1)
     assert parse_bytes(str(size)) == size
+    assert size >= 1 << 63 or abs(parse_bytes(format_bytes(size)) - size) <= size * 0.05, "what is printed can be typed"
     number, shown_unit = format_bytes(size).split()
     shown = float(number) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].index(shown_unit)
     assert abs(shown - size) <= size * 0.05

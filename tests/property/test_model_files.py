@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusupervisor.helper.page_cache import layout
 from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, estimate, measured_speed
 from gpusupervisor.models.residency import ModelResidency, find, residency_of
 from gpusupervisor.models.warm_plan import Candidate, Usage, plan_warming
+from gpusupervisor.reader.page_cache import layout
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 anything: st.SearchStrategy[Any] = st.recursive(

@@ -11,6 +11,7 @@ from tests.system.machine import REPOSITORY, Machine, booted, make, why_not
 
 UNIT = "gpusupervisor.service"
 HELPER_UNIT = "gpusupervisor-helper.service"
+READER_UNIT = "gpusupervisor-reader.service"
 BUS_NAME = "org.gpusupervisor1"
 ROOT = "/org/gpusupervisor1"
 USER = "alice"
@@ -69,6 +70,12 @@ def stop_helper(machine: Machine) -> None:
     """Stop the helper, never while the bus is just starting it: the bus is not told, and waits for 25 seconds."""
     machine.run("busctl", "call", f"{BUS_NAME}.Helper", f"{ROOT}/Helper", "org.freedesktop.DBus.Peer", "Ping")
     machine.run("systemctl", "stop", HELPER_UNIT)
+
+
+def stop_reader(machine: Machine) -> None:
+    """Stop the reader, likewise."""
+    machine.run("busctl", "call", f"{BUS_NAME}.Reader", f"{ROOT}/Reader", "org.freedesktop.DBus.Peer", "Ping")
+    machine.run("systemctl", "stop", READER_UNIT)
 
 
 def _forget_the_hosts_own(machine: Machine) -> None:

@@ -66,11 +66,12 @@ def why_not() -> str:
 
 
 def _cgroup_roots() -> list[Path]:
-    """Where systemd's hierarchies are mounted: the unified one, and in the hybrid layout name=systemd too."""
+    """Where systemd's hierarchies are mounted: the unified one, and in the hybrid layout name=systemd too, and that of
+    device policies, which a machine has read-only until a test remounts it."""
     roots = []
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, where, kind, options, *_ = line.split()
-        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+        if kind == "cgroup2" or (kind == "cgroup" and {"name=systemd", "devices"} & set(options.split(","))):
             roots.append(Path(where))
     return roots
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, USER, stop_helper
+from tests.system.conftest import BUS_NAME, HELPER_UNIT, READER_UNIT, ROOT, UNIT, USER, stop_helper, stop_reader
 from tests.system.machine import Machine
 
 PYTHON = "/usr/local/lib/gpusupervisor/venv/bin/python"
@@ -13,6 +13,7 @@ CARD = "/var/lib/simulated-card"
 DROP_INS = {
     f"/run/systemd/system/{UNIT}.d/card.conf": "daemon",
     f"/run/systemd/system/{HELPER_UNIT}.d/card.conf": "helper_daemon --idle=3",
+    f"/run/systemd/system/{READER_UNIT}.d/card.conf": "reader_daemon --idle=3",
 }
 """What runs in the place of the services' own programs."""
 RESTORE = f"{PYTHON} -m gpusupervisor.simulation.helper_daemon --restore-fans --card {CARD}"
@@ -62,9 +63,10 @@ def card(machine: Machine) -> Iterator[Machine]:
 
 
 def stop_both(machine: Machine) -> None:
-    """Stop both services, first the one that calls the other."""
+    """Stop all services, first the one that calls the others."""
     machine.run("systemctl", "stop", UNIT)
     stop_helper(machine)
+    stop_reader(machine)
 
 
 def start_engine(machine: Machine, unit: str, name: str, *arguments: str) -> None:
@@ -129,7 +131,7 @@ def test_every_self_check_is_well_within_the_walls_of_the_units(card: Machine) -
     card.wait_until("the model's files are known", lambda: checks(card).get("residency") == "ok", UNIT)
     found = checks(card)
     assert {name: state for name, state in found.items() if state not in ("ok", "skipped")} == {}
-    asked = ("driver", "processes", "helper", "polkit", "telemetry", "surroundings", "residency", "api-ollama")
+    asked = ("driver", "processes", "reader", "polkit", "telemetry", "surroundings", "residency", "api-ollama")
     assert {found[name] for name in (*asked, "model-directories-ollama")} == {"ok"}
 
 

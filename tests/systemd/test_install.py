@@ -44,8 +44,10 @@ def test_every_file_lies_where_distributions_put_it(staged: Path) -> None:
         "usr/bin/gpusupervisorctl",
         "usr/lib/gpusupervisor/venv/bin/gpusupervisord",
         "usr/lib/gpusupervisor/venv/bin/gpusupervisor-helper",
+        "usr/lib/gpusupervisor/venv/bin/gpusupervisor-reader",
         "usr/lib/systemd/system/gpusupervisor.service",
         "usr/lib/systemd/system/gpusupervisor-helper.service",
+        "usr/lib/systemd/system/gpusupervisor-reader.service",
         "usr/lib/sysusers.d/gpusupervisor.conf",
         "usr/lib/tmpfiles.d/gpusupervisor.conf",
         "usr/lib/systemd/catalog/gpusupervisor.catalog",
@@ -53,6 +55,8 @@ def test_every_file_lies_where_distributions_put_it(staged: Path) -> None:
         "usr/share/dbus-1/system-services/org.gpusupervisor1.service",
         "usr/share/dbus-1/system.d/org.gpusupervisor1.Helper.conf",
         "usr/share/dbus-1/system-services/org.gpusupervisor1.Helper.service",
+        "usr/share/dbus-1/system.d/org.gpusupervisor1.Reader.conf",
+        "usr/share/dbus-1/system-services/org.gpusupervisor1.Reader.service",
         "usr/share/dbus-1/interfaces/org.gpusupervisor1.Manager.xml",
         "usr/share/polkit-1/actions/org.gpusupervisor1.policy",
         "usr/share/doc/gpusupervisor/README.md",
@@ -73,8 +77,9 @@ def test_the_manual_is_where_man_looks_also_under_the_names_of_the_programs(stag
         "man5/org.gpusupervisor1.5",
         "man8/gpusupervisor.service.8",
         "man8/gpusupervisor-helper.service.8",
+        "man8/gpusupervisor-reader.service.8",
     }
-    for link in ("man8/gpusupervisord.8", "man8/gpusupervisor-helper.8"):
+    for link in ("man8/gpusupervisord.8", "man8/gpusupervisor-helper.8", "man8/gpusupervisor-reader.8"):
         assert (staged / "usr/share/man" / link).is_symlink()
         assert (staged / "usr/share/man" / link).is_file()
 

@@ -10,7 +10,11 @@ import pytest
 from tests.system.machine import REPOSITORY
 
 UNITS = sorted(path.name for path in (REPOSITORY / "systemd").glob("*.service.in"))
-EXPOSURE = {"gpusupervisor.service.in": 1.5, "gpusupervisor-helper.service.in": 2.0}
+EXPOSURE = {
+    "gpusupervisor.service.in": 1.5,
+    "gpusupervisor-helper.service.in": 1.9,
+    "gpusupervisor-reader.service.in": 1.9,
+}
 """At most this, in the figure of `systemd-analyze security`."""
 
 pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -20,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason=
 def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A unit as installed below a folder that has the programs it starts."""
     (tmp_path / "app/bin").mkdir(parents=True)
-    for name in ("gpusupervisord", "gpusupervisor-helper", "python"):
+    for name in ("gpusupervisord", "gpusupervisor-helper", "gpusupervisor-reader", "python"):
         program = tmp_path / "app/bin" / name
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
@@ -52,15 +56,30 @@ def test_the_unit_is_as_closed_as_promised(unit: Path) -> None:
 
 def test_what_the_hardening_must_not_take_away_is_kept() -> None:
     lines = (REPOSITORY / "systemd/gpusupervisor.service.in").read_text().splitlines()
-    assert "DeviceAllow=char-nvidia* rw" in lines
+    assert {"DeviceAllow=char-nvidia* rw", "DeviceAllow=char-195 rw"} <= set(lines)
     assert "ProtectProc=default" in lines
     assert "IPAddressAllow=localhost" in lines
     assert not [line for line in lines if line.startswith(("PrivateDevices=", "PrivateUsers=", "PrivateNetwork="))]
 
 
-def test_the_helper_has_no_network_and_no_capability_that_it_does_not_need() -> None:
-    lines = (REPOSITORY / "systemd/gpusupervisor-helper.service.in").read_text().splitlines()
-    assert "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_FOWNER" in lines
+def lines_of(unit: str) -> list[str]:
+    return (REPOSITORY / f"systemd/{unit}.service.in").read_text().splitlines()
+
+
+def test_what_has_the_device_and_sys_admin_has_nothing_else() -> None:
+    lines = lines_of("gpusupervisor-helper")
+    assert "CapabilityBoundingSet=CAP_SYS_ADMIN" in lines
     assert {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "IPAddressDeny=any"} <= set(lines)
-    assert "DeviceAllow=char-nvidia* rw" in lines
+    assert {"DeviceAllow=char-nvidia* rw", "ProtectProc=ptraceable", "ReadOnlyPaths=/proc", "ProtectHome=yes"} <= set(
+        lines
+    )
     assert not [line for line in lines if line.startswith(("PrivateDevices=", "PrivateUsers=", "User="))]
+
+
+def test_what_reads_what_users_write_has_no_device_and_is_not_root() -> None:
+    lines = lines_of("gpusupervisor-reader")
+    capabilities = "CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_FOWNER"
+    assert {f"CapabilityBoundingSet={capabilities}", f"AmbientCapabilities={capabilities}"} <= set(lines)
+    assert {"User=gpusupervisor-reader", "PrivateDevices=yes", "ReadOnlyPaths=/"} <= set(lines)
+    assert {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "IPAddressDeny=any"} <= set(lines)
+    assert not [line for line in lines if line.startswith(("DeviceAllow=", "StateDirectory=", "ReadWritePaths="))]

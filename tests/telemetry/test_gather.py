@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gpusupervisor.arbitration.learned import Fact, LearnedFacts
 from gpusupervisor.gpu.sample import GpuSensors
 from gpusupervisor.state import State
 from gpusupervisor.telemetry.gather import BAND, Gatherer
@@ -20,9 +19,8 @@ def noted(points: list[Point], series: Series) -> list[int | None]:
 
 
 def test_everything_is_noted_at_first() -> None:
-    learned = LearnedFacts()
-    learned.recall([Fact("need", "app", "", 20 * GIB, EPOCH, "")])
-    points = {point.series: point.value for point in Gatherer().points(state(learned=learned), EPOCH)}
+    now = state(needs_vram=20 * GIB)
+    points = {point.series: point.value for point in Gatherer().points(now, EPOCH)}
     assert points == {
         Series("used", CARD): 24 * GIB - GIB // 2 - 10 * GIB,
         Series("free", CARD): 10 * GIB,

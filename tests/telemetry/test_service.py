@@ -20,6 +20,7 @@ from gpusupervisor.state import Check
 from gpusupervisor.telemetry import reader, service
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.database import Database
+from gpusupervisor.telemetry.questions import read_points
 from gpusupervisor.telemetry.reader import Reader
 from gpusupervisor.telemetry.records import Load, Series
 from gpusupervisor.telemetry.service import FILE, MOST_EVENTS, MOST_POINTS, Telemetry
@@ -134,6 +135,7 @@ async def test_what_changes_in_health_and_fan_control_is_told_once(telemetry: Te
         state(), checks=(Check("driver", "failed", "gone"), Check("fine", "ok", "")), controls=Controls({CARD: gpu}, "")
     )
     for each in (state(), bad, bad, state()):
+        telemetry.learn(each)
         telemetry.observe(each)
     health = await stored(telemetry, "health", 2)
     assert [(each["id"], each["state"]) for each in health] == [("driver", "gone"), ("driver", "failed")]
@@ -141,7 +143,9 @@ async def test_what_changes_in_health_and_fan_control_is_told_once(telemetry: Te
 
 
 async def test_figures_can_be_asked_after_a_restart(telemetry: Telemetry, tmp_path: Path) -> None:
+    telemetry.learn(state("busy", 8))
     telemetry.observe(state("busy", 8))
+    telemetry.learn(state("idle", 2))
     telemetry.observe(state("idle", 2))
     await telemetry.close()
     again = await begun(tmp_path)
@@ -160,7 +164,9 @@ def replace_series(series: Series, **changes: str) -> Series:
 
 
 async def test_what_was_learned_is_kept_and_can_be_forgotten(telemetry: Telemetry, tmp_path: Path) -> None:
+    telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
+    telemetry.observe(state("idle", 14))
     telemetry.facts.learn_floor("app", CARD, GIB, "a test", 1)
     assert {fact.kind for fact in telemetry.learned()} == {"floor", "need"}
     assert await telemetry.forget("app", "need") == 1
@@ -248,7 +254,7 @@ async def test_other_questions_without_meaning(telemetry: Telemetry) -> None:
         await telemetry.events(0, 0, "party", 0)
     with pytest.raises(InvalidArgument, match="1 to 1000"):
         await telemetry.events(0, 0, "", MOST_EVENTS + 1)
-    with pytest.raises(InvalidArgument, match="allowed: floor, need"):
+    with pytest.raises(InvalidArgument, match="allowed: floor, need, need-usual"):
         await telemetry.forget("app", "smell")
     await stored_nothing(telemetry)
 
@@ -261,7 +267,9 @@ async def stored_nothing(telemetry: Telemetry) -> None:
 
 async def test_without_a_directory_it_learns_and_says_that_nothing_is_stored() -> None:
     telemetry = await begun(None)
+    telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
+    telemetry.observe(state("idle", 14))
     telemetry.note(PlanMade(make_plan()))
     assert telemetry.facts.need("app") == 14 * GIB
     assert not telemetry.is_stored(telemetry.learned()[0])
@@ -290,6 +298,9 @@ async def test_a_question_that_takes_too_long_is_refused(large: Path) -> None:
     one = Reader(large, lambda: None, deadline=0.0)
     with pytest.raises(Busy, match="shorter time"):
         await one.ask(lambda connection: connection.execute("SELECT sum(value * at % 7) FROM samples").fetchone())
+    now = time.time_ns() // 1000
+    with pytest.raises(Busy, match="shorter time"):
+        await one.ask(lambda connection: read_points(connection, HOLDING, now - 30 * DAY, now, 100))
     await one.close()
 
 

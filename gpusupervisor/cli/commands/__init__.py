@@ -32,6 +32,13 @@ def is_known(name: str) -> bool:
     return any(name in names for names in GROUPS.values())
 
 
+def nearest(name: str) -> str:
+    """Return the command that was probably meant, or ""."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, [each for names in GROUPS.values() for each in names], 1)), "")
+
+
 def load(name: str) -> Command:
     """One command; `name` must be one."""
     group = next(group for group, names in GROUPS.items() if name in names)

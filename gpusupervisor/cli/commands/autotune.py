@@ -49,7 +49,7 @@ COMMANDS = (
         "find an engine's most efficient power limit",
         autotune,
         (
-            argument("gpu", metavar="UUID", help="start of the GPU's UUID", completes="gpu"),
+            argument("gpu", metavar="GPU", help="its index, name or UUID", completes="gpu"),
             argument("engine", metavar="ENGINE", help="an idle engine on it: Ollama or llama.cpp", completes="engine"),
             argument("--model", help="the model to run; required for Ollama", completes="model"),
             argument("--steps", help="number of power limits to try; default: 8", type=int),

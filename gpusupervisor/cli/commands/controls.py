@@ -90,8 +90,10 @@ async def _of(session: Session, shape_of: Callable[[Mapping[str, Any]], list[sha
     return shape_of(objects)
 
 
-_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default: the only one", completes="gpu", default="")
-_SHOWN_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default: all", completes="gpu", default="")
+_GPU = argument(
+    "--gpu", metavar="GPU", help="its index, name or UUID; default: the only one", completes="gpu", default=""
+)
+_SHOWN_GPU = argument("--gpu", metavar="GPU", help="its index, name or UUID; default: all", completes="gpu", default="")
 _FILE = argument("file", metavar="FILE", help="the profile, in JSON; - for standard input", completes="file")
 
 COMMANDS = (

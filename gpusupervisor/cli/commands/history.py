@@ -8,7 +8,8 @@ from gpusupervisor.cli import shapes
 from gpusupervisor.cli.exits import FAILED, WRONG_USE, CommandFailed
 from gpusupervisor.cli.registry import Command, argument, typed
 from gpusupervisor.cli.session import Session
-from gpusupervisor.quantities import format_duration, parse_duration
+from gpusupervisor.cli.times import SINCE_HELP, parse_since
+from gpusupervisor.quantities import format_duration
 
 if TYPE_CHECKING:
     from gpusupervisor.cli.client import Client
@@ -21,6 +22,8 @@ _MOST = 12
 _POINTS = 120
 """Stretches of a curve in JSON, where nobody says how many; a plot has as many as are seen."""
 _SINCE = 2 * 3600 * 1_000_000
+_LEAST_SHOWN = 60 * 1_000_000
+"""Microseconds that a plot shows at least."""
 _DAY = 24 * 3600 * 1_000_000
 _PAGE = 1000
 """Events in one answer, as many as the service gives."""
@@ -46,7 +49,10 @@ async def show_history(session: Session) -> None:
     from gpusupervisor.cli.screens.history import plots
 
     gpus = {gpu["uuid"]: gpu for gpu in shapes.gpus(await session.client.objects())}
-    return session.show(*plots(curves, gpus, begin, until, session.canvas))
+    # No empty hours before the first figure, unless a person named the time.
+    first = min(curve["points"][0]["begin"] for curve in curves if curve["points"])
+    shown_from = first if options.since == _SINCE and begin < first < until - _LEAST_SHOWN else begin
+    return session.show(*plots(curves, gpus, shown_from, until, session.canvas))
 
 
 def _nothing(since: int) -> str:
@@ -119,8 +125,8 @@ async def _ask(client: "Client", member: str, signature: str = "", *body: object
     return await client.call(member, signature, body, path=f"{ROOT}/telemetry", interface=f"{BUS_NAME}.Telemetry")
 
 
-_GPU = argument("--gpu", metavar="UUID", help="start of its UUID; default: all", completes="gpu", default="")
-_DURATION = typed(parse_duration)
+_GPU = argument("--gpu", metavar="GPU", help="its index, name or UUID; default: all", completes="gpu", default="")
+_SINCE_WHEN = typed(parse_since)
 
 
 def _points(text: str) -> int:
@@ -138,7 +144,7 @@ COMMANDS = (
         (
             _GPU,
             argument("--tenant", metavar="NAME", help="its id; plots what it held", completes="tenant", default=""),
-            argument("--since", metavar="TIME", help='how far back, e.g. "1w"; default: 2h', type=_DURATION,
+            argument("--since", metavar="TIME", help=f"{SINCE_HELP}; default: 2h", type=_SINCE_WHEN,
                      default=_SINCE),
             argument("--series", metavar="SERIES", choices=SERIES, nargs="+", default=[],
                      help=f"one or more of {', '.join(SERIES)}; default: used, or holding with --tenant"),
@@ -151,7 +157,7 @@ COMMANDS = (
         "show what happened: plans, loads, health, jobs",
         show_events,
         (
-            argument("--since", metavar="TIME", help='how far back, e.g. "2h"; default: 1d', type=_DURATION,
+            argument("--since", metavar="TIME", help=f"{SINCE_HELP}; default: 1d", type=_SINCE_WHEN,
                      default=_DAY),
             argument("--kind", metavar="KIND", help=f"only these: {', '.join(KINDS)}", choices=KINDS, default=""),
             argument("--follow", "-f", help="keep showing new events until Ctrl-C", action="store_true"),

@@ -6,7 +6,7 @@ from gpusupervisor.cli import shapes
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
-KINDS = ("floor", "need", "model-need", "model-use", "load-cold", "load-warm")
+KINDS = ("floor", "need", "need-usual", "model-need", "model-use", "load-cold", "load-warm")
 
 
 async def show_learned(session: Session) -> None:
@@ -14,6 +14,8 @@ async def show_learned(session: Session) -> None:
     tenant = session.options.tenant
     facts = [shapes.fact(each) for each in await _ask(session, "Learned")]
     found = [each for each in facts if tenant in ("", each["tenant"])]
+    if tenant and not found:
+        await _require(session, tenant)
     if session.json:
         return session.emit(found)
     if not found:
@@ -28,12 +30,21 @@ async def forget(session: Session) -> None:
     """Have it learned anew."""
     tenant, kind = session.options.tenant, session.options.kind
     count = await _ask(session, "Forget", "ss", tenant, kind)
+    if not count:
+        await _require(session, tenant)
     if session.json:
         return session.emit({"tenant": tenant, "forgotten": count})
     if not count:
         return session.say(f"Nothing was learned of {tenant}.")
     what = "1 fact" if count == 1 else f"{count} facts"
     return session.say(f"Forgot {what} of {tenant}; it will be learned again.")
+
+
+async def _require(session: Session, tenant: str) -> None:
+    """Raise CommandFailed, with the service's own words, if no such tenant exists."""
+    from gpusupervisor.cli.client import ROOT, TENANTS
+
+    await session.client.call("Get", "s", [tenant], path=f"{ROOT}/tenants", interface=TENANTS)
 
 
 async def _ask(session: Session, member: str, signature: str = "", *body: object) -> Any:  # noqa: ANN401  (a D-Bus value)

@@ -1,9 +1,8 @@
 """`plan`, `make-room` and `release`: memory asked back, and what came of it."""
 
 from gpusupervisor.cli import exits, shapes
-from gpusupervisor.cli.registry import Command, argument, typed
+from gpusupervisor.cli.registry import Command, argument, size
 from gpusupervisor.cli.session import Session
-from gpusupervisor.quantities import parse_bytes
 
 GOES_ON = (
     "No longer waiting. The service carries out what it has begun, and nothing that was given back is undone; if it "
@@ -69,9 +68,9 @@ _WANTED = (
         "tenant", metavar="TENANT", help="who needs it; what it already holds counts", completes="tenant", nargs="?",
         default="",
     ),
-    argument("--size", help='bytes, e.g. "13G"; default: what the tenant needs', type=typed(parse_bytes), default=0),
+    argument("--size", help='e.g. "13G"; default: what the tenant needs', type=size, default=0),
     argument(
-        "--gpu", metavar="UUID", help="start of its UUID; default: the only one, or the tenant's", completes="gpu",
+        "--gpu", metavar="GPU", help="its index, name or UUID; default: the only one, or the tenant's", completes="gpu",
         default="",
     ),
 )  # fmt: skip

@@ -1,12 +1,16 @@
 """`status`: one screen."""
 
 from gpusupervisor.cli import shapes
-from gpusupervisor.cli.registry import Command
+from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
 
 
 async def show(session: Session) -> None:
-    """Cards, who holds what, who is busy and why, what is being done about it, health."""
+    """Show the GPUs, what holds their memory and works, what is being done, and health; or one tenant."""
+    if session.options.tenant:
+        from gpusupervisor.cli.commands.tenants import show_one
+
+        return await show_one(session)
     from asyncio import gather
 
     from gpusupervisor.cli.client import MANAGER, ROOT
@@ -27,4 +31,11 @@ async def _get_ready(session: Session) -> None:
         import gpusupervisor.cli.screens.status  # noqa: F401
 
 
-COMMANDS = (Command("status", "show who holds what, who is busy and why, health", show),)
+COMMANDS = (
+    Command(
+        "status",
+        "show who holds what, who is busy and why, health",
+        show,
+        (argument("tenant", metavar="NAME", help="only this tenant", completes="tenant", nargs="?", default=""),),
+    ),
+)

@@ -11,8 +11,8 @@ _NOTHING_LASTS = "Nothing is left changed, but idle applications lose what they 
 
 async def verify(session: Session) -> int:
     """List what is tried, ask, try it. Ends with `exits.FAILED` or `exits.PARTIAL` unless all is well."""
-    from gpusupervisor.cli.drill import Drill, planned
-    from gpusupervisor.cli.drill_plan import plan
+    from gpusupervisor.cli.verification import Verification, planned
+    from gpusupervisor.cli.verification_plan import plan
 
     options = session.options
     steps = plan(await session.client.objects(), options.tenant)
@@ -25,9 +25,9 @@ async def verify(session: Session) -> int:
         return DONE
     if not options.yes:
         await _ask([f"{step.kind} {step.target}: {step.what}" for step in steps if not step.skipped], session)
-    drill = Drill(session, steps)
-    code = await drill.run()
-    _show(session, {"outcome": drill.outcome, "steps": drill.rows})
+    verification = Verification(session, steps)
+    code = await verification.run()
+    _show(session, {"outcome": verification.outcome, "steps": verification.rows})
     return code
 
 

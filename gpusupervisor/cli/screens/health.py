@@ -18,6 +18,8 @@ def screen(health: Shape) -> list[RenderableType]:
         if check["state"] in ("failed", "degraded"):
             rows += [(Text(), Text(), Text.assemble((f"{kind}: ", QUIET), text(check[kind]))) for kind in
                      ("impact", "remedy") if check[kind]]  # fmt: skip
+        elif check["state"] == "skipped" and check["remedy"]:
+            rows.append((Text(), Text(), Text.assemble(("optional: ", QUIET), text(check["remedy"]))))
     head = Text.assemble(word(health["state"]), ": ", text(health["summary"]))
     return [head, "", table(("STATE", "CHECK", "FOUND"), rows, names=1)] if rows else [head]
 

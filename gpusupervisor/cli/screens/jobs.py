@@ -1,6 +1,7 @@
 """Long work."""
 
 import json
+import pwd
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -62,4 +63,10 @@ def _result(job: Shape) -> list[RenderableType]:
 
 
 def _by(uid: int | None) -> str:
-    return "by itself" if uid is None else f"started by user {uid}"
+    """What started a job: the service itself, or a user by name; by number where no such user is known here."""
+    if uid is None:
+        return "by itself"
+    try:
+        return f"started by {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"started by uid {uid}"

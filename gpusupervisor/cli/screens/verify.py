@@ -1,4 +1,4 @@
-"""What a live drill has seen."""
+"""What a verification has seen."""
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,16 +11,16 @@ _HEADS = {
     "passed": "Everything that was tried works.",
     "partial": "Everything that was tried works, but some of it only in part.",
     "failed": "Not everything works.",
-    "broken-off": "The drill was broken off.",
+    "broken-off": "The verification was interrupted.",
 }
 
 
-def screen(drill: Shape) -> list[RenderableType]:
+def screen(verification: Shape) -> list[RenderableType]:
     """A line for each step, and the verdict."""
-    rows = [_row(each) for each in drill["steps"]]
+    rows = [_row(each) for each in verification["steps"]]
     header = ("STEP", "TARGET", "EXPECTED", "MEASURED", "TIME", "VERDICT", "DETAIL")
     shown: list[RenderableType] = [table(header, rows, right=(2, 3, 4), names=1)] if rows else []
-    head = _HEADS.get(drill["outcome"], "")
+    head = _HEADS.get(verification["outcome"], "")
     return [*shown, "", Text(head, STRONG)] if head else shown or [Text("No application holds memory.")]
 
 

@@ -15,9 +15,9 @@ from gpusupervisor.helper.profile.apply import Before
 from gpusupervisor.helper.profile.document import check_profile, profile_table
 from gpusupervisor.helper.profile.items import DOMAINS
 from gpusupervisor.helper.profile.record import Phase, Record
-from gpusupervisor.helper.profile.root_files import RootFolder, UntrustedFile
 from gpusupervisor.helper.profile.trial import Trial
 from gpusupervisor.helper.values import ItemResult, Profile
+from gpusupervisor.privileged.root_files import RootFolder, UntrustedFile
 
 Stored = TypeVar("Stored")
 

@@ -152,7 +152,7 @@ class XidReported(Entry):
 
 @dataclass(frozen=True, slots=True)
 class CallerRefused(Entry):
-    """Somebody called the helper who may not."""
+    """A user who may not call a privileged service did."""
 
     message_id = "3ab208702b214c6a9ebcb8cc585d1a7d"
     level = WARNING

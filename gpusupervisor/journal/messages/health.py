@@ -47,11 +47,12 @@ class GpuLost(Entry):
 
     message_id = "cf019a9d095f476dba1fe22978cdabcc"
     level = ERROR
-    text = "{gpu_name} ({gpu}) is {state}: {detail}"
+    text = "{gpu_name} ({gpu}) is {state}: {detail}. To do: {remedy}"
     gpu: str
     gpu_name: str
     state: str
     detail: str
+    remedy: str
     check: str
 
 
@@ -115,7 +116,7 @@ class HelperLost(Entry):
     level = WARNING
     text = "the state of fans and profiles is unknown: {detail}"
     detail: str
-    check: str = "helper"
+    check: str = "fans"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class HelperBack(Entry):
     message_id = "c0df1a64f38d4c0aaa5b2b58dbd4e686"
     level = INFO
     text = "the helper answers again: the state of fans and profiles is known"
-    check: str = "helper"
+    check: str = "fans"
 
 
 @dataclass(frozen=True, slots=True)

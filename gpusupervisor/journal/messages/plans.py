@@ -34,6 +34,32 @@ class TenantRelieved(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class RanOutOfMemory(Entry):
+    """A tenant's work failed for lack of memory."""
+
+    message_id = "97ea8e609bf745099eaedcf02c23d95a"
+    level = WARNING
+    text = "{tenant} ran out of GPU memory: {detail}. At rest meanwhile: {resting}"
+    tenant: str
+    engine: str
+    gpu: str
+    detail: str
+    resting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryThrash(Entry):
+    """The memory goes back and forth between two tenants."""
+
+    message_id = "5d3806c48d4346d7b655ab941439495b"
+    level = WARNING
+    text = "{tenant} and {beneficiary} take the memory from each other: {swaps} times within ten minutes"
+    tenant: str
+    beneficiary: str
+    swaps: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanMade(Entry):
     """A plan, before anything of it is done."""
 
@@ -79,7 +105,7 @@ class ReleaseDone(Entry):
     tenant: str
     engine: str
     outcome: str
-    expected: int
+    expected: int | None
     freed: int
     duration: int
     detail: str
@@ -97,7 +123,7 @@ class ReleaseFailed(Entry):
     tenant: str
     engine: str
     outcome: str
-    expected: int
+    expected: int | None
     freed: int
     duration: int
     detail: str
@@ -114,7 +140,7 @@ class ReleaseCameLate(Entry):
     gpu: str
     tenant: str
     engine: str
-    expected: int
+    expected: int | None
     freed: int
     duration: int
 

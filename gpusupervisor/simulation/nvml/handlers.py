@@ -17,11 +17,13 @@ from gpusupervisor.simulation.nvml.marshalling import (
     text,
     write_text,
 )
-from gpusupervisor.simulation.nvml.world import SimulatedProcess
+from gpusupervisor.simulation.nvml.world import SimulatedGpu, SimulatedProcess
 
 NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
 NO_INSTANCE = 0xFFFFFFFF
 V3_PROCESSES = (510, 39, 1)
+VERSION_BEFORE_INIT = (535,)
+"""Older libraries tell their own version only once they are initialised."""
 SCRAMBLED = ((535, 43), (535, 98))
 SCRAMBLED_STRIDE = 32
 """Bytes per entry that drivers in between write into 24-byte entries (they append usedGpuCcProtectedMemory)."""
@@ -33,6 +35,8 @@ def _init(library: SimulatedLibrary, *_: object) -> None:
     world = library.world
     if not world.driver_loaded:
         raise Answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    if world.refusal:
+        raise Answer(pynvml.NVML_ERROR_UNKNOWN)
     if world.kernel_driver != library.version:
         raise Answer(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     world.references += 1
@@ -59,6 +63,8 @@ def _driver_version(library: SimulatedLibrary, buffer: Argument, size: Argument)
 
 @nvml("nvmlSystemGetNVMLVersion")
 def _nvml_version(library: SimulatedLibrary, buffer: Argument, size: Argument) -> None:
+    if library.release < VERSION_BEFORE_INIT:
+        require_initialised(library)
     write_text(buffer, size, f"13.{library.version}")
 
 
@@ -122,6 +128,7 @@ def _pci_info(library: SimulatedLibrary, handle: Argument, out: Argument) -> Non
 @nvml("nvmlDeviceGetMemoryInfo")
 def _memory_v1(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
     gpu, memory = gpu_of(library, handle, "nvmlDeviceGetMemoryInfo"), target(out)
+    _refuse_stranger(library, gpu)
     if gpu.unified == "not-supported":
         raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     memory.total = 0 if gpu.unified else gpu.total
@@ -134,6 +141,7 @@ def _memory_v2(library: SimulatedLibrary, handle: Argument, out: Argument) -> No
     gpu, memory = gpu_of(library, handle, "nvmlDeviceGetMemoryInfo_v2"), target(out)
     if memory.version != pynvml.nvmlMemory_v2:
         raise Answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+    _refuse_stranger(library, gpu)
     if gpu.unified == "not-supported":
         raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     if gpu.unified:
@@ -143,9 +151,16 @@ def _memory_v2(library: SimulatedLibrary, handle: Argument, out: Argument) -> No
     memory.free = gpu.total - gpu.reserved - memory.used
 
 
+def _refuse_stranger(library: SimulatedLibrary, gpu: SimulatedGpu) -> None:
+    """With MIG, what is of the whole GPU is told to privileged processes only."""
+    if gpu.mig and not library.world.privileged:
+        raise Answer(pynvml.NVML_ERROR_NO_PERMISSION)
+
+
 def _list_handler(kind: str, function: str) -> Handler:
     def handler(library: SimulatedLibrary, handle: Argument, count: Argument, entries: Argument) -> None:
         gpu, size = gpu_of(library, handle, function), target(count)
+        _refuse_stranger(library, gpu)
         listed = [process for process in gpu.listed() if kind in process.kinds]
         room, size.value = size.value, len(listed)
         if room < len(listed):
@@ -158,8 +173,7 @@ def _list_handler(kind: str, function: str) -> Handler:
 
 def _entry(library: SimulatedLibrary, entries: Argument, index: int) -> Argument:
     """The place where this driver release writes its n-th entry."""
-    release = tuple(int(part) for part in library.version.split("."))
-    if not SCRAMBLED[0] <= release < SCRAMBLED[1]:
+    if not SCRAMBLED[0] <= library.release < SCRAMBLED[1]:
         return entries[index]
     return entries._type_.from_address(ctypes.addressof(entries) + index * SCRAMBLED_STRIDE)
 
@@ -167,11 +181,12 @@ def _entry(library: SimulatedLibrary, entries: Argument, index: int) -> Argument
 def _write_entry(entry: Argument, process: SimulatedProcess, *, known: bool) -> None:
     entry.pid = process.pid
     entry.usedGpuMemory = process.used if known and process.used is not None else NOT_AVAILABLE
-    entry.gpuInstanceId = entry.computeInstanceId = NO_INSTANCE
+    if hasattr(entry, "gpuInstanceId"):  # not in the structure of the oldest drivers
+        entry.gpuInstanceId = entry.computeInstanceId = NO_INSTANCE
 
 
 for _kind, _part in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute")):
-    for _suffix, _since in (("_v3", V3_PROCESSES), ("_v2", (450, 66))):
+    for _suffix, _since in (("_v3", V3_PROCESSES), ("_v2", (450, 66)), ("", (0,))):
         _function = f"nvmlDeviceGet{_part}RunningProcesses{_suffix}"
         nvml(_function, since=_since)(_list_handler(_kind, _function))
 

@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import pynvml
 
+from gpusupervisor.gpu import driver_access
+from gpusupervisor.gpu.driver_access import DeviceAccess
 from gpusupervisor.simulation.nvml import (  # noqa: F401  (they register the functions)
     event_handlers,
     handlers,
@@ -28,6 +30,7 @@ def installed(world: SomeWorld) -> Iterator[SomeWorld]:
             raise OSError(f"{name}: cannot open shared object file: No such file or directory")
         return SimulatedLibrary(world)
 
+    files = driver_access.put(SimulatedFiles(world))
     before = (pynvml.CDLL, pynvml.nvmlLib, pynvml._nvmlLib_refcount)
     world.uninstalled = False
     _put(load, None, 0)
@@ -37,6 +40,30 @@ def installed(world: SomeWorld) -> Iterator[SomeWorld]:
         world.uninstalled = True
         world.release_hanging()
         _put(*before)
+        driver_access.put(files)
+
+
+class SimulatedFiles:
+    """What the file systems tell where this driver is, whatever the machine itself has."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def access(self) -> DeviceAccess:
+        """As long as the driver is loaded, its node is there."""
+        world, loaded = self._world, self._world.driver_loaded
+        detail = f"/dev/{'dxg' if world.windows else 'nvidiactl'}: access denied" if world.refusal else ""
+        return DeviceAccess(
+            loaded and not world.windows, loaded and not world.windows, world.refusal, detail, world.windows
+        )
+
+    def loaded_library(self) -> str:
+        """Of the library that pynvml has loaded."""
+        return pynvml.nvmlLib.version if isinstance(pynvml.nvmlLib, SimulatedLibrary) else ""
+
+    def installed_library(self) -> str:
+        """Of the one that is loaded next."""
+        return self._world.driver
 
 
 def _put(loader: object, library: object, references: int) -> None:

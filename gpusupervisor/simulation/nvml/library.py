@@ -51,6 +51,7 @@ class SimulatedLibrary:
     def __init__(self, world: World) -> None:
         self.world = world
         self.version = world.driver
+        self.release = tuple(int(part) for part in world.driver.split("."))
         self.slots: list[str] = []
         """UUIDs in the order in which handles were first given."""
         self.event_sets: dict[int, dict[str, int]] = {}
@@ -60,8 +61,7 @@ class SimulatedLibrary:
     def __getattr__(self, name: str) -> Callable[..., Argument]:
         """What pynvml looks up once and caches: a plain function, because pynvml sets attributes on it."""
         symbol = _SYMBOLS.get(name)
-        release = tuple(int(part) for part in self.version.split("."))
-        if symbol is None or name in self.world.missing_symbols or release < symbol.since:
+        if symbol is None or name in self.world.missing_symbols or self.release < symbol.since:
             raise AttributeError(f"libnvidia-ml.so.1: undefined symbol: {name}")
         return self._function(name, symbol)
 

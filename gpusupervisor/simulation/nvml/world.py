@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gpusupervisor.gpu.driver_access import Refusal
 from gpusupervisor.simulation.nvml.board import ALL_SETTINGS, Board, Settings, power_drawn
 
 GIB = 1 << 30
@@ -82,6 +83,10 @@ class World:
         """Version of the kernel module; initialisation fails when it is not the loaded library's."""
         self.library_present = True
         self.driver_loaded = True
+        self.windows = False
+        """A WSL2 guest: there is no kernel module and no control device."""
+        self.refusal: Refusal = ""
+        """What refuses to have the control device opened; initialisation answers UNKNOWN then."""
         self.generation = 1
         self.errors: dict[str, int] = {}
         """Function name to the nvmlReturn_t that it always answers."""
@@ -187,6 +192,11 @@ class World:
             self._energy.clear()
             self.kernel_driver = version or self.kernel_driver
             self.references = 0
+
+    def install_driver(self, version: str) -> None:
+        """Install the packages of another release: what is loaded and mapped stays as it is."""
+        with self.lock:
+            self.driver = version
 
     def upgrade_driver(self, version: str) -> None:
         """Upgrade the packages in place: library file and reloaded module are new, what is mapped stays old."""

@@ -15,7 +15,7 @@ from gpusupervisor.engine_http import (
     EngineHttp,
     Header,
     HttpError,
-    TimedOut,
+    NotAllowed,
     Unreachable,
     has_key,
     is_local,
@@ -40,6 +40,8 @@ class ItemAnswer:
     item: str
     outcome: Literal["accepted", "refused", "failed"]
     detail: str
+    was_sent: bool = True
+    """Whether the engine may have heard the request, whatever became of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class ReleaseAnswer:
     detail: str
     """One sentence for a person."""
     items: tuple[ItemAnswer, ...] = ()
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether the engine may be carrying the request out, although its answer says nothing."""
+        return self.outcome == "failed" and any(item.outcome == "failed" and item.was_sent for item in self.items)
 
 
 class _Refused(Exception):  # noqa: N818
@@ -139,7 +146,7 @@ class _Asking:
         answers: list[ItemAnswer] = []
         for item in items:
             if answers and answers[-1].outcome == "failed":
-                answers.append(ItemAnswer(item, "failed", "no longer asked"))
+                answers.append(ItemAnswer(item, "failed", "no longer asked", was_sent=False))
                 continue
             answers.append(await self._send(item))
         return tuple(answers)
@@ -166,10 +173,12 @@ class _Asking:
                 method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers
             )
             return _read(method, item, answer)
-        except (Unreachable, TimedOut) as error:
+        except Unreachable as error:
+            return ItemAnswer(item, "failed", str(error), was_sent=False)
+        except NotAllowed as error:
+            return ItemAnswer(item, "refused", str(error), was_sent=False)
+        except HttpError as error:  # lost, cut off or malformed: only the measurement tells what came of it
             return ItemAnswer(item, "failed", str(error))
-        except HttpError as error:
-            return ItemAnswer(item, "refused", str(error))
 
 
 def _json(answer: Answer) -> object:

@@ -60,7 +60,7 @@ def test_words_are_offered_where_only_they_may_stand() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [("nonsense", ""), ("status", ""), ("release", "ollama", ""), ("--json=x",), ("plan", "--nonsense=x"),
+    [("nonsense", ""), ("tenants", ""), ("release", "ollama", ""), ("--json=x",), ("plan", "--nonsense=x"),
      ("status", "x", "")],
 )  # fmt: skip
 def test_where_nothing_may_stand_nothing_is_offered(line: tuple[str, ...]) -> None:

@@ -109,7 +109,7 @@ async def test_one_setter_that_fails_does_not_stop_the_rest(station: Station) ->
     station.world.fail_next("nvmlDeviceSetPowerManagementLimit", 999)
     applied = await apply(station, Profile(300_000, {"graphics": 120}))
     results = by_item(applied.results)
-    assert results["power-limit"].detail == "nvmlDeviceSetPowerManagementLimit: Unknown error"
+    assert results["power-limit"].detail == "setting the power management limit: Unknown error"
     assert results["offset-graphics"].ok
     assert applied.accepted == Profile(offsets={"graphics": 120})
 
@@ -132,7 +132,7 @@ async def test_what_can_be_read_no_more_after_setting_is_set_but_unverified(stat
     applied = await apply(station, Profile(persistence=True))
     assert applied.results == (
         ItemResult(
-            "persistence", True, "on", "", "set, but not read back: nvmlDeviceGetPersistenceMode: Unknown error"
+            "persistence", True, "on", "", "set, but not read back: reading the persistence mode: Unknown error"
         ),
     )
     assert applied.unreadable == Profile(persistence=True)

@@ -1,0 +1,1 @@
+"""gpusupervisor-reader: reads what is hidden from the supervisor (processes, model files). It changes nothing."""
