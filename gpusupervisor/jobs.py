@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
-from gpusupervisor.clock import Clock
+from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.errors import Busy, InvalidArgument, SupervisorError
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import Defect, JobEnded, JobFailed, JobStarted
@@ -20,6 +20,9 @@ KEPT = 16
 """Ended jobs that can still be looked at."""
 MOST_RUNNING = 16
 """Jobs at the same time; more would come from somebody who starts them by mistake."""
+MOST_IN_A_MINUTE = 20
+"""Jobs that one user but root may begin."""
+MINUTE = 60 * MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +103,15 @@ class Jobs:
         self._last_id = 0
         self._over: deque[int] = deque()
         """Those that ended, in that order."""
+        self._begun: dict[int, list[int]] = {}
+        """By user but root: when jobs began in the last minute."""
         self._closed = False
 
     def start(self, kind: str, work: Work, target: str = "", owner: int | None = None) -> Job:
         """Begin work in the background. Raises Busy when very much runs already, SupervisorError at the end."""
         if self._closed:
             raise SupervisorError("gpusupervisor is stopping, so nothing new was begun")
+        self._check_pace(owner)
         if len(self._tasks) >= MOST_RUNNING:
             raise Busy(f"{MOST_RUNNING} jobs are running: cancel one of them, or wait until one has ended")
         self._last_id += 1
@@ -116,6 +122,19 @@ class Jobs:
         self._tasks[job.id] = task
         task.add_done_callback(partial(self._end, job.id))
         return job
+
+    def _check_pace(self, owner: int | None) -> None:
+        """Each job is told of in the journal and to telemetry, which are everybody's. Raises Busy."""
+        if not owner:
+            return
+        now = self._clock.now()
+        lately = [at for at in self._begun.pop(owner, ()) if at > now - MINUTE]
+        if len(lately) >= MOST_IN_A_MINUTE:
+            wait = (lately[0] + MINUTE - now) // MICROSECONDS + 1
+            self._begun[owner] = lately
+            raise Busy(f"{MOST_IN_A_MINUTE} jobs of user {owner} began within a minute: try again in {wait} s")
+        self._begun = {user: begun for user, begun in self._begun.items() if begun[-1] > now - MINUTE}
+        self._begun[owner] = [*lately, now]
 
     def list(self) -> tuple[Job, ...]:
         """All that are known, the oldest first."""

@@ -105,9 +105,12 @@ class Observatory:
         return VARIABLES | DECLARED_VARIABLES | self._address_variables
 
     def declaration_problems(self) -> tuple[str, ...]:
-        """What is wrong with what units declare."""
-        users = (problem for problems in self._users_problems.values() for problem in problems)
-        return tuple(str(problem) for problem in (*self._units_problems, *users))
+        """What is wrong with what system units declare."""
+        return tuple(str(problem) for problem in self._units_problems)
+
+    def users_declaration_problems(self) -> tuple[str, ...]:
+        """What is wrong with what users' units declare."""
+        return tuple(str(problem) for problems in self._users_problems.values() for problem in problems)
 
     def sight(self) -> Sight:
         """How well is seen what /proc hides of other users' processes."""

@@ -151,5 +151,5 @@ class Controller(Warmer, Protocol):
     def recognise(self, process: ProcessIdentity) -> Recognised | None:
         """Which tenant a process that is only described would be; None when it would be nobody's."""
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet; name ends in .toml or .json."""

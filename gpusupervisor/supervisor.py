@@ -52,6 +52,7 @@ from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import LIVELY
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census
+from gpusupervisor.tenants.examination import Examination
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
 from gpusupervisor.world import LiveWorld
 
@@ -134,6 +135,7 @@ class Supervisor:
         self._situation: Situation | None = None
         self._seen: Seen | None = None
         self._pace = Pace()
+        self._examination = Examination()
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -315,9 +317,9 @@ class Supervisor:
         """Which tenant such a process would be."""
         return recognise(self._observatory.catalog, process)
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         """Problems of a tenant file that is not installed yet."""
-        return tuple(str(problem) for problem in self._configuration.catalog.check_text(name, text))
+        return await self._examination.of(name, text, self._configuration.catalog.layers)
 
     async def plan_warming(self) -> tuple[WarmStep, ...]:
         """Which models are worth reading into RAM; see `Warmer`."""
@@ -356,6 +358,7 @@ class Supervisor:
                 problems=self._configuration.problems,
                 refused=self._refused,
                 declaration_problems=self._observatory.declaration_problems(),
+                users_declaration_problems=self._observatory.users_declaration_problems(),
                 reloaded=reloaded,
                 failures=self._arbiter.history.failures(),
                 thrashing=self._arbiter.history.swaps.thrashing(situation.now),

@@ -7,7 +7,7 @@ import pytest
 
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, SupervisorError
-from gpusupervisor.jobs import MOST_RUNNING, Job, Jobs, Report, advanced, ended
+from gpusupervisor.jobs import MOST_IN_A_MINUTE, MOST_RUNNING, Job, Jobs, Report, advanced, ended
 from gpusupervisor.journal.messages.service import JobEnded, JobFailed, JobStarted
 
 
@@ -215,3 +215,16 @@ async def test_beginning_and_end_are_entries_of_the_journal(seen: Seen, caplog: 
     assert [type(entry) for entry in entries] == [JobStarted, JobEnded, JobStarted, JobFailed]
     assert (entries[1].job, entries[1].target, entries[1].outcome) == (1, "GPU-1", "succeeded")
     assert (entries[3].job, entries[3].detail) == (2, "The GPU is lost")
+
+
+async def test_a_user_who_starts_job_after_job_is_slowed_down_and_others_are_not(seen: Seen) -> None:
+    """Each writes to the journal and to telemetry, which are everybody's."""
+    for _ in range(MOST_IN_A_MINUTE):
+        await seen.at_its_end(seen.jobs.start("warm-up", nothing, owner=1000))
+    for _ in range(300):
+        with pytest.raises(Busy, match=r"user 1000 began within a minute: try again in \d+ s"):
+            seen.jobs.start("warm-up", nothing, owner=1000)
+    for owner in (1001, 0, None):
+        assert (await seen.at_its_end(seen.jobs.start("warm-up", nothing, owner=owner))).state == "succeeded"
+    for _ in range(3 * MOST_IN_A_MINUTE):
+        await seen.at_its_end(seen.jobs.start("warm-up", nothing, owner=0))

@@ -125,11 +125,11 @@ async def test_a_users_units_mistake_is_told_while_it_is_there(units: Units, htt
     observatory = await observe(machine, units, http)
     seen = await observatory.look(needed=True)
     assert (seen.definitions["comfyui"].title, seen.definitions["comfyui"].priority) == ("Mine", 50)
-    assert len(observatory.declaration_problems()) == 1
+    assert len(observatory.users_declaration_problems()) == 1
     assert said.keys() <= observatory.variables()
     machine.identities = ()
     await observatory.look(needed=True)
-    assert observatory.declaration_problems() == ()
+    assert observatory.users_declaration_problems() == ()
     await observatory.close()
 
 

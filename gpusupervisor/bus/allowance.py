@@ -16,7 +16,7 @@ COSTS: Mapping[str, float] = {
     "PlanRelease": 5,
     "Explain": 5,
     "Recognise": 10,
-    "CheckDefinition": 20,
+    "CheckDefinition": 60,
     "Check": 20,
     "Query": 5,
     "Series": 5,
@@ -28,6 +28,9 @@ COSTS: Mapping[str, float] = {
 
 What polkit is asked about costs `AUTHORIZED`, for it gives polkit work too.
 """
+HEAVY = frozenset({"Check", "CheckDefinition", "Recognise", "WarmPlan"})
+"""Methods of which a user has `MOST_HEAVY` at a time: all users share what does their work."""
+MOST_HEAVY = 2
 AUTHORIZED = 5.0
 OTHERWISE = 1.0
 

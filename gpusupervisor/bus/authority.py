@@ -8,9 +8,12 @@ from typing import Any, NoReturn, Protocol
 
 from dbus_fast import DBusError, ErrorType, Message, MessageFlag, MessageType, Variant
 from dbus_fast.aio import MessageBus
+from dbus_fast.errors import AuthError
 
-from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, driver_call, send, user_of
+from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, disconnection, driver_call, send, user_of
 from gpusupervisor.bus.objects import Call
+from gpusupervisor.bus.questions import Questions
+from gpusupervisor.bus.transport import BusConnection
 from gpusupervisor.bus.wire import text
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.health.surroundings import PolkitSeen
@@ -35,6 +38,9 @@ class Authority(Protocol):
     async def seen(self) -> PolkitSeen:
         """How it is: looked up passively, it is neither started nor asked about anybody."""
 
+    async def close(self) -> None:
+        """Nobody asks any more."""
+
 
 async def known_user(bus: MessageBus, name: str) -> int:
     """The uid of a caller. Raises AccessDenied when the bus cannot tell who calls."""
@@ -45,20 +51,40 @@ async def known_user(bus: MessageBus, name: str) -> int:
 
 
 class PolkitAuthority:
-    """polkit decides; the superuser may always, also where no polkit runs."""
+    """polkit decides; the superuser may always, also where no polkit runs.
 
-    def __init__(self, bus: MessageBus) -> None:
+    It is asked on a connection of its own: the bus lets one wait for 128 answers, and those of polkit may never come.
+    """
+
+    def __init__(self, bus: BusConnection) -> None:
+        """bus: on which callers are; another connection to the same bus is made when polkit is first asked."""
         self._bus = bus
+        self._questions = Questions()
+        self._own: BusConnection | None = None
+        self._connecting = asyncio.Lock()
         self._refusal = ""
         """What it said in place of its last verdict; empty when it gave one."""
+        self._refused_by = ""
+        """The unique name of the polkit that did."""
+
+    async def close(self) -> None:
+        """See `Authority`."""
+        async with self._connecting:
+            if self._own is not None and self._own.connected:
+                self._own.disconnect()
+                await disconnection(self._own)
+            self._own = None
 
     async def require(self, call: Call, action: str, details: Mapping[str, str]) -> None:
         """See `Authority`."""
-        if await self._is_root(call.sender):
+        uid = await known_user(self._bus, call.sender)
+        if uid == 0:
             return
-        answer = await self._check(call, action, details)
+        with self._questions.asked(uid, person=call.interactive):
+            answer = await self._check(call, action, details)
         if answer.message_type is not MessageType.METHOD_RETURN or answer.signature != "(bba{ss})":
             self._refusal = f"it answered {harmless(answer.error_name or 'oddly', 80)}: {harmless(_first_text(answer))}"
+            self._refused_by = answer.sender or ""
             _unavailable(action, self._refusal)
         self._refusal = ""
         allowed, challenge, _ = answer.body[0]
@@ -84,6 +110,8 @@ class PolkitAuthority:
             return PolkitSeen("startable" if there else "missing")
         if not await self._lives():
             return PolkitSeen("silent", f"not within {PATIENCE:.0f} s")
+        if self._refusal and self._refused_by != await self._bus_says("GetNameOwner", POLKIT_NAME):
+            self._refusal = ""  # another one runs by now, which was not asked yet
         return PolkitSeen("refusing", self._refusal) if self._refusal else PolkitSeen("answers")
 
     async def _bus_says(self, member: str, *arguments: str) -> object:
@@ -102,16 +130,23 @@ class PolkitAuthority:
         )
         return await answer_of(self._bus, ping, PATIENCE) is not None
 
-    async def _is_root(self, name: str) -> bool:
-        """Is the caller the superuser? Raises AccessDenied when the bus cannot tell who calls."""
-        return await known_user(self._bus, name) == 0
+    async def _connection(self, action: str) -> BusConnection:
+        """The one on which polkit is asked; refuses when there is none to be had."""
+        async with self._connecting:
+            if self._own is None or not self._own.connected:
+                try:
+                    self._own = await self._bus.another()
+                except (OSError, EOFError, AuthError) as error:
+                    _unavailable(action, f"no connection to the bus for it: {error or type(error).__name__}")
+            return self._own
 
     async def _check(self, call: Call, action: str, details: Mapping[str, str]) -> Message:
         """polkit's answer; cancels the question when the caller goes away or nobody answers in time."""
+        bus = await self._connection(action)
         cancellation = secrets.token_hex(16)
         question = _check_authorization(call, action, details, cancellation)
-        async with self._vanishing(call.sender) as vanished:
-            answer = asyncio.ensure_future(self._bus.call(question))
+        async with _vanishing(bus, call.sender) as vanished:
+            answer = asyncio.ensure_future(bus.call(question))
             awaited: set[asyncio.Future[Any]] = {answer, vanished}
             patience = PATIENCE_WITH_A_PERSON if call.interactive else PATIENCE
             try:
@@ -123,29 +158,30 @@ class PolkitAuthority:
             finally:
                 if not answer.done():
                     answer.cancel()
-                    send(self._bus, _cancel_check(cancellation))
+                    send(bus, _cancel_check(cancellation))
         if answer.exception() or answer.result() is None:
             _unavailable(action, "the connection to the bus is lost")
         return answer.result()
 
-    @asynccontextmanager
-    async def _vanishing(self, name: str) -> "AsyncIterator[asyncio.Future[None]]":
-        """A future that is done once the bus name is gone."""
-        vanished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def watch(message: Message) -> None:
-            gone = message.member == "NameOwnerChanged" and message.sender == DRIVER_NAME
-            if gone and message.body[0] == name and not message.body[2] and not vanished.done():
-                vanished.set_result(None)
+@asynccontextmanager
+async def _vanishing(bus: MessageBus, name: str) -> "AsyncIterator[asyncio.Future[None]]":
+    """A future that is done once the bus name is gone."""
+    vanished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        rule = f"type='signal',sender='{DRIVER_NAME}',member='NameOwnerChanged',arg0='{name}',arg2=''"
-        self._bus.add_message_handler(watch)
-        send(self._bus, driver_call("AddMatch", rule, reply=False))
-        try:
-            yield vanished
-        finally:
-            send(self._bus, driver_call("RemoveMatch", rule, reply=False))
-            self._bus.remove_message_handler(watch)
+    def watch(message: Message) -> None:
+        gone = message.member == "NameOwnerChanged" and message.sender == DRIVER_NAME
+        if gone and message.body[0] == name and not message.body[2] and not vanished.done():
+            vanished.set_result(None)
+
+    rule = f"type='signal',sender='{DRIVER_NAME}',member='NameOwnerChanged',arg0='{name}',arg2=''"
+    bus.add_message_handler(watch)
+    send(bus, driver_call("AddMatch", rule, reply=False))
+    try:
+        yield vanished
+    finally:
+        send(bus, driver_call("RemoveMatch", rule, reply=False))
+        bus.remove_message_handler(watch)
 
 
 def _check_authorization(call: Call, action: str, details: Mapping[str, str], cancellation: str) -> Message:

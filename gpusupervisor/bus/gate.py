@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 from dbus_fast import DBusError, ErrorType, Message
 
-from gpusupervisor.bus.allowance import AUTHORIZED, BYTES_PER_POINT, COSTS, OTHERWISE, UNANSWERED, Allowance
+from gpusupervisor.bus.allowance import (
+    AUTHORIZED,
+    BYTES_PER_POINT,
+    COSTS,
+    HEAVY,
+    MOST_HEAVY,
+    OTHERWISE,
+    UNANSWERED,
+    Allowance,
+)
 from gpusupervisor.bus.connection import DRIVER_NAME
 from gpusupervisor.bus.frame import Frame
 from gpusupervisor.bus.transport import BusConnection, accept_all, charge_nobody
@@ -37,6 +46,8 @@ class _User:
     waiting: deque[Message] = field(default_factory=deque)
     served: int = 0
     """Calls that are being served."""
+    heavy: int = 0
+    """Calls of `HEAVY`, those that wait included."""
 
 
 class Gate:
@@ -135,22 +146,25 @@ class Gate:
     def _line_up(self, uid: int, call: Message) -> None:
         user, now = self._user(uid), self._loop.time()
         if uid != ROOT:
-            if problem := self._problem_of(uid, user, now):
+            if problem := self._problem_of(uid, user, call.member or "", now):
                 self._refuse(call, DBusError(ErrorType.LIMITS_EXCEEDED, problem))
                 return
             user.allowance.spend(self._cost(call.member or ""), now)
+        user.heavy += call.member in HEAVY
         user.waiting.append(call)
         if uid not in self._turns:
             self._turns.append(uid)
         if self._turn is None:
             self._turn = self._loop.call_soon(self._next)
 
-    def _problem_of(self, uid: int, user: _User, now: float) -> str:
+    def _problem_of(self, uid: int, user: _User, member: str, now: float) -> str:
         """Why a user is not served now; empty when nothing speaks against it."""
         if wait := user.allowance.wait(now):
             return _too_often(uid, wait)
         if len(user.waiting) + user.served >= MOST_WAITING:
             return f"{MOST_WAITING} calls of user {uid} wait to be served: wait for one of them to return"
+        if member in HEAVY and user.heavy >= MOST_HEAVY:
+            return f"{MOST_HEAVY} such calls of user {uid} are being served: wait for one of them to return"
         return ""
 
     def _cost(self, member: str) -> float:
@@ -171,14 +185,16 @@ class Gate:
             self._turn = self._loop.call_soon(self._next)
 
     def _begin(self, uid: int, user: _User) -> None:
-        task = self._serve(user.waiting.popleft())
+        call = user.waiting.popleft()
+        task = self._serve(call)
         user.served += 1
         if user.waiting:
             self._turns.append(uid)
-        task.add_done_callback(lambda _task: self._ended(user))
+        task.add_done_callback(lambda _task: self._ended(user, call.member or ""))
 
-    def _ended(self, user: _User) -> None:
+    def _ended(self, user: _User, member: str) -> None:
         user.served -= 1
+        user.heavy -= member in HEAVY
         if self._turns and self._turn is None:
             self._turn = self._loop.call_soon(self._next)
 

@@ -17,8 +17,8 @@ from gpusupervisor.foreign_text import unknown_name
 from gpusupervisor.state import Controller, State
 
 IDENTIFIER_LIMIT = 256
-DEFINITION_LIMIT = 256 * 1024
-"""Characters of a tenant file that is checked."""
+DEFINITION_LIMIT = 64 * 1024
+"""Characters of a tenant file that is checked; the command line checks longer ones itself."""
 
 
 class Methods:
@@ -90,7 +90,7 @@ class Methods:
         _check_identifier("name", name)
         if len(content) > DEFINITION_LIMIT:
             raise InvalidArgument(f"text: at most {DEFINITION_LIMIT} characters are allowed")
-        return [[text(problem) for problem in self._controller.check_definition(name, content)]]
+        return [[text(problem) for problem in await self._controller.check_definition(name, content)]]
 
     async def _list_tenants(self, _call: Call) -> list[object]:
         return [sorted(self._state().definitions)]

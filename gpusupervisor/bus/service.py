@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dbus_fast.aio import MessageBus
-
 from gpusupervisor.arbitration.events import Event
 from gpusupervisor.bus import interfaces, names
 from gpusupervisor.bus.admission import GUARDED, Admission
@@ -47,7 +45,7 @@ from gpusupervisor.telemetry.service import Telemetry, TelemetryAnswers
 
 Views = dict[Interface, Values]
 """The properties of an object, by interface."""
-AuthorityFactory = Callable[[MessageBus], Authority]
+AuthorityFactory = Callable[[BusConnection], Authority]
 
 
 class BusService:
@@ -177,6 +175,7 @@ class BusService:
     async def stop(self) -> None:
         """Answer what is being served with an error and leave the bus."""
         await self._server.close()
+        await self._authority.close()
         await self._presence.leave()
 
     def _export_fixed_objects(self) -> None:

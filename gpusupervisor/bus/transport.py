@@ -47,6 +47,7 @@ class BusConnection(MessageBus):
     def __init__(self, bus_address: str | None = None, bus_type: BusType = BusType.SYSTEM, *, patience: float) -> None:
         """patience: seconds for the bus to let us in."""
         super().__init__(bus_address, bus_type, auth_timeout=patience)
+        self._again = (bus_address, bus_type, patience)
         self.accept: Accept = accept_all
         """Asked of every call and every signal that arrives, before it is parsed."""
         self.charge: Charge = charge_nobody
@@ -82,6 +83,12 @@ class BusConnection(MessageBus):
             raise AuthError(f"the bus refused us: {hello.error_name}")
         self.unique_name = hello.body[0]
         return self
+
+    async def another(self) -> "BusConnection":
+        """A second connection to the same bus. Raises as `connect` does."""
+        address, bus_type, patience = self._again
+        async with asyncio.timeout(patience):
+            return await BusConnection(address, bus_type, patience=patience).connect()
 
     def _give_up(self) -> None:
         """Close what was opened; nobody waits for its end yet."""

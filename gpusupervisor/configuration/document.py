@@ -5,6 +5,7 @@ import math
 import os
 import stat
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,8 +97,8 @@ def parse_document(name: str, text: str) -> Table:
 def _without_duplicates(pairs: list[tuple[str, object]]) -> Table:
     table = dict(pairs)
     if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        counted = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counted.items() if count > 1)
         raise ValueError(f"the key {harmless(twice, 64)!r} is there twice")
     return table
 

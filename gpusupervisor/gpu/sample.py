@@ -110,7 +110,7 @@ class GpuSample:
     attribution_problem: str = ""
     """Why the process list cannot be believed ("attribution unavailable: ..."); empty when it can."""
     detail: str = ""
-    """What failed, for `lost` and `failing`."""
+    """What failed, for `lost` and `failing`; that it is detached, for one that counts as `asleep` because it is."""
     sensors: GpuSensors = GpuSensors()
     remedy: str = ""
     """What to do about it; empty when nothing failed, or the driver's own remedy is meant."""

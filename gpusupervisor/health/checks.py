@@ -49,7 +49,7 @@ CHECKS = (
     SelfCheckItem("configuration", lambda facts: check_configuration(facts.problems, facts.refused)),
     SelfCheckItem(
         "declarations",
-        lambda facts: check_declarations(facts.declaration_problems),
+        lambda facts: check_declarations(facts.declaration_problems, facts.users_declaration_problems),
         _ok("declarations", "all declarations in units are valid"),
     ),
     SelfCheckItem(

@@ -4,6 +4,7 @@ from gpusupervisor.state import Check
 
 LISTED = 50
 """Problems that have a check of their own."""
+LISTED_OF_USERS = 10
 
 
 def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> tuple[Check, ...]:
@@ -21,18 +22,32 @@ def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> 
         else "this file is ignored, and the tenant that it describes is not asked for anything"
     )
     remedy = "correct the file (gpusupervisorctl lint shows every problem), then systemctl reload gpusupervisor"
-    shown = found if len(found) <= LISTED else (*found[:LISTED], f"{len(found) - LISTED} more problems")
     return tuple(
         Check("configuration" if number == 1 else f"configuration-{number}", "degraded", start + text, impact, remedy)
-        for number, text in enumerate(shown, start=1)
+        for number, text in enumerate(_first(found, LISTED), start=1)
     )
 
 
-def check_declarations(problems: tuple[str, ...]) -> tuple[Check, ...]:
-    """What units declare of themselves is understood: a check for every problem, the first few of very many."""
-    impact = "the declaration is ignored; the tenant of a system unit is not asked for anything until it is corrected"
-    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload; for a user unit, restart it"
-    shown = problems if len(problems) <= LISTED else (*problems[:LISTED], f"{len(problems) - LISTED} more problems")
-    return tuple(
-        Check(f"declaration-{number}", "degraded", text, impact, remedy) for number, text in enumerate(shown, start=1)
+def check_declarations(problems: tuple[str, ...], of_users: tuple[str, ...]) -> tuple[Check, ...]:
+    """What units declare of themselves is understood: a check for every problem, the first few of very many.
+
+    What users' units say wrongly is shown, and leaves the state of the whole as it is: anybody can write such a unit.
+    """
+    impact = "the declaration is ignored; the tenant of the unit is not asked for anything until it is corrected"
+    remedy = "correct its Environment= (systemctl edit UNIT), then systemctl daemon-reload"
+    theirs = "the declaration is ignored"
+    restart = "correct its Environment= (systemctl --user edit UNIT), and restart the unit"
+    return (
+        *(
+            Check(f"declaration-{number}", "degraded", text, impact, remedy)
+            for number, text in enumerate(_first(problems, LISTED), start=1)
+        ),
+        *(
+            Check(f"user-declaration-{number}", "skipped", text, theirs, restart)
+            for number, text in enumerate(_first(of_users, LISTED_OF_USERS), start=1)
+        ),
     )
+
+
+def _first(problems: tuple[str, ...], most: int) -> tuple[str, ...]:
+    return problems if len(problems) <= most else (*problems[:most], f"{len(problems) - most} more problems")

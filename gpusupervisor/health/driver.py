@@ -35,6 +35,8 @@ def check_gpus(sample: Sample) -> Iterable[Check]:
                 "it is unknown who holds its memory, so nothing on it is released",
                 gpu.remedy or GONE,
             )
+        elif gpu.state == "asleep" and gpu.detail:
+            yield Check(name, "skipped", f"{gpu.identity.name} is {gpu.detail}")
         else:
             yield Check(name, "ok", f"{gpu.identity.name} is {gpu.state}")
 

@@ -43,6 +43,8 @@ class Facts:
     refused: tuple[str, ...] = ()
     """Of a reload that was not taken over."""
     declaration_problems: tuple[str, ...] = ()
+    """Of system units."""
+    users_declaration_problems: tuple[str, ...] = ()
     reloaded: frozenset[str] = frozenset()
     """Tenants that a client had reload at once after a release."""
     failures: Mapping[str, Failure] = field(default_factory=dict)

@@ -58,19 +58,28 @@ def summary(checks: tuple[Check, ...]) -> str:
 def _driver(sample: Sample) -> list[str]:
     """In place of the GPUs; nothing when the checks say what is wrong."""
     if sample.driver.state == "asleep":
-        return ["every GPU sleeps"]
+        given = [gpu for gpu in sample.gpus if gpu.detail]
+        if not given:
+            return ["every GPU sleeps"]
+        rest = ["every other GPU sleeps"] if len(given) < len(sample.gpus) else []
+        return [*(f"{short_name(gpu)}: detached" for gpu in given), *rest]
     if sample.driver.state == "starting":
         return ["starting: the driver has not answered yet"]
     return []
 
 
 def _gpu(gpu: GpuSample, census: Census, activities: Mapping[str, Activity]) -> str:
-    name = gpu.identity.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+    name = short_name(gpu)
     if gpu.memory is None:
-        return f"{name}: {gpu.state}"
+        return f"{name}: {'detached' if gpu.state == 'asleep' and gpu.detail else gpu.state}"
     held = f"{name}: {gpu.memory.used / GIB:.1f} of {gpu.memory.total / GIB:.1f} GiB held"
     holders = _holders(gpu.identity.uuid, census, activities)
     return f"{held} - {', '.join(holders)}" if holders else held
+
+
+def short_name(gpu: GpuSample) -> str:
+    """What people call it, e.g. "RTX 4090"."""
+    return gpu.identity.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _holders(uuid: str, census: Census, activities: Mapping[str, Activity]) -> list[str]:

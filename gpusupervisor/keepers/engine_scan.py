@@ -24,8 +24,11 @@ TURNS = 30
 """Scans in which every process is looked at again: about five minutes."""
 SUSPECTED_FOR = 120 * MICROSECONDS
 """In this time what is hidden of a process must have shown that it is an engine."""
-AT_MOST = 64
-"""Processes that are followed: anybody can start more that look like engines."""
+OF_ONE_USER = 16
+"""Processes that are followed: anybody can start more that look like engines, and keeps only others of the same user
+from being found."""
+OF_ROOT = 64
+AT_MOST = 512
 
 Recognize = Callable[[ProcessIdentity], Recognition | None]
 Resolve = Callable[[str], TenantDefinition]
@@ -73,6 +76,8 @@ class EngineScan:
         self._scans = 0
         self._seen: dict[int, int] = {}
         """By PID: a mark of the command line that it had when it was looked at."""
+        self._owners: dict[int, int] = {}
+        """By PID that is followed: its user."""
         self._new: frozenset[int] = frozenset()
         """Seen for the first time at the last scan: a fork is seen before its exec."""
         self.followed: Mapping[int, int] = {}
@@ -102,13 +107,29 @@ class EngineScan:
         followed = {pid: since for pid, since in self.followed.items() if pid in pids}
         for pid in new.union(self._new & pids, again):
             command_line = self._proc.command_line(pid)
-            if seen.get(pid) != (mark := hash(command_line)) and len(followed) < AT_MOST:
+            if seen.get(pid) != (mark := hash(command_line)):
                 seen[pid] = mark
+                self._owners.pop(pid, None)
                 followed.pop(pid, None)
                 if command_line and self._is_suspect(pid, command_line):
-                    followed[pid] = now
+                    if self._has_room(pid, followed):
+                        followed[pid] = now
+                    else:
+                        del seen[pid]  # it is new again at the next scan
+        self._owners = {pid: uid for pid, uid in self._owners.items() if pid in followed}
         self._new, self._scans, self.followed = new, self._scans + 1, followed
         return frozenset(followed)
+
+    def _has_room(self, pid: int, followed: Mapping[int, int]) -> bool:
+        """Whether one more of its user is followed."""
+        uid = self._proc.uid(pid)
+        if uid is None or len(followed) >= AT_MOST:
+            return False
+        others = sum(self._owners.get(each) == uid for each in followed)
+        if others >= (OF_ROOT if uid == 0 else OF_ONE_USER):
+            return False
+        self._owners[pid] = uid
+        return True
 
     def servers(self, identities: Mapping[int, ProcessIdentity], recognize: Recognize, resolve: Resolve) -> list[int]:
         """PIDs of those that are servers: where several are of one tenant, first the one that is it most likely."""

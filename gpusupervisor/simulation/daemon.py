@@ -15,8 +15,9 @@ from pathlib import Path
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.autotune.run import Rules
-from gpusupervisor.bus.authority import Authority, PolkitAuthority
+from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.objects import Call
+from gpusupervisor.bus.service import AuthorityFactory
 from gpusupervisor.daemon import Surroundings, serve
 from gpusupervisor.health.surroundings import PolkitSeen
 from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
@@ -41,6 +42,9 @@ class AnybodyMay:
         """It is there."""
         return PolkitSeen("answers")
 
+    async def close(self) -> None:
+        """Nothing to end."""
+
 
 def main() -> None:
     """Entry point."""
@@ -54,7 +58,7 @@ def main() -> None:
     parser.add_argument("--brief", action="store_true", help="runs of an autotune may be as short as a test wants them")
     options = parser.parse_args()
     set_up_logging(SUPERVISOR)
-    authority: type[Authority] | type[PolkitAuthority] = AnybodyMay if options.bus else PolkitAuthority
+    authority: AuthorityFactory = AnybodyMay if options.bus else PolkitAuthority
     state_directory = os.environ.get("STATE_DIRECTORY")
     surroundings = Surroundings(
         bus_address=options.bus,

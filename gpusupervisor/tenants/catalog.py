@@ -5,7 +5,7 @@ kept. Nothing here writes.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,6 +45,8 @@ class Catalog:
     problems: tuple[Problem, ...]
     trees: Mapping[str, Tree]
     """By file stem: the effective values with their sources."""
+    layers: Sequence[Path] = ()
+    """The folders that were read."""
 
     def resolve(self, tenant_id: str) -> TenantDefinition:
         """The definition of a tenant, an instance of a per-instance definition too; raises NoSuchTenant."""
@@ -84,16 +86,21 @@ class Catalog:
 
 
 def load_catalog(
-    layers: Sequence[Path] = DEFAULT_LAYERS, read: Callable[[Path], Table | None] = read_document
+    layers: Sequence[Path] = DEFAULT_LAYERS,
+    read: Callable[[Path], Table | None] = read_document,
+    only: Collection[str] | None = None,
 ) -> Catalog:
     """Read all layers; the catalog always comes back, with the problems it has.
 
-    read: a file's table, as `read_document` gives it; whoever trusts fewer files raises DocumentError for the others.
+    only: the stems of the files to read; None for all. read: a file's table, as `read_document` gives it; whoever
+    trusts fewer files raises DocumentError for the others.
     """
     problems: list[Problem] = []
     contributions: dict[str, list[Contribution]] = {}
     for layer in layers:
         for stem, paths in sorted(_files_of(layer, problems).items()):
+            if only is not None and stem not in only:
+                continue
             contribution = _read(stem, paths, problems, read)
             if contribution is not None:
                 contributions.setdefault(stem, []).append(contribution)
@@ -108,7 +115,7 @@ def load_catalog(
         if stacked.value is not None:
             (instances if label else definitions)[stem] = _with_chosen_url(stacked.value, stacked.tree)
             trees[stem] = stacked.tree
-    return Catalog(definitions, instances, tuple(problems), trees)
+    return Catalog(definitions, instances, tuple(problems), trees, tuple(layers))
 
 
 def _files_of(layer: Path, problems: list[Problem]) -> dict[str, list[Path]]:

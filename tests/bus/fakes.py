@@ -121,7 +121,7 @@ class FakeController:
             return Recognised("ollama", "unit ollama.service", "http://127.0.0.1:11434")
         return None
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         self._note("check_definition", name, text)
         return ("title is missing",)
 
@@ -185,6 +185,8 @@ class FixedAuthority:
 
     async def seen(self) -> PolkitSeen:
         return PolkitSeen("answers")
+
+    async def close(self) -> None: ...
 
 
 Mood = Literal["allow", "deny", "challenge", "hang", "error", "odd"]

@@ -12,6 +12,7 @@ from gpusupervisor.bus import authority as authority_module
 from gpusupervisor.bus import names
 from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.objects import Call
+from gpusupervisor.bus.transport import BusConnection
 from tests.bus.conftest import NOBODY, PrivateBus, Result, Starter, need
 from tests.bus.fakes import FakeController, FakePolkit, Mood
 
@@ -180,7 +181,7 @@ async def test_the_superuser_may_where_no_polkit_runs(
 
 
 async def test_a_caller_whom_the_bus_does_not_know_is_refused(shared_bus: PrivateBus) -> None:
-    bus = await MessageBus(shared_bus.address).connect()
+    bus = await BusConnection(shared_bus.address, patience=10).connect()
     with pytest.raises(DBusError, match="cannot tell who is calling") as caught:
         await PolkitAuthority(bus).require(Call(":1.99999", "/", interactive=False), "org.gpusupervisor1.release", {})
     assert caught.value.type == "org.freedesktop.DBus.Error.AccessDenied"
@@ -188,11 +189,11 @@ async def test_a_caller_whom_the_bus_does_not_know_is_refused(shared_bus: Privat
     await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
 
-async def test_a_bus_that_dies_meanwhile_is_a_no(mortal_bus: PrivateBus) -> None:
-    bus = await MessageBus(mortal_bus.address).connect()
+async def test_a_bus_that_dies_meanwhile_is_a_no(mortal_bus: PrivateBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = await BusConnection(mortal_bus.address, patience=10).connect()
     fake = await FakePolkit.start(mortal_bus.address, "hang")
     authority = PolkitAuthority(bus)
-    authority._is_root = _never  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(authority_module, "known_user", _somebody)
     asked = asyncio.create_task(authority.require(Call(bus.unique_name or "", "/", True), "org.gpusupervisor1.x", {}))
     async with asyncio.timeout(5):
         await fake.arrived.wait()
@@ -201,5 +202,5 @@ async def test_a_bus_that_dies_meanwhile_is_a_no(mortal_bus: PrivateBus) -> None
             await asked
 
 
-async def _never(_name: str) -> bool:
-    return False
+async def _somebody(_bus: MessageBus, _name: str) -> int:
+    return 1000

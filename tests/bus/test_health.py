@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus import authority as authority_module
 from gpusupervisor.bus import names
 from gpusupervisor.bus.authority import POLKIT_NAME, PolkitAuthority
+from gpusupervisor.bus.connection import disconnection
+from gpusupervisor.bus.transport import BusConnection
 from gpusupervisor.state import Check
 from tests.bus.builders import EPOCH, bare, make_state
 from tests.bus.conftest import NOBODY, PERMISSIVE, Client, PrivateBus, Starter
@@ -77,10 +78,12 @@ async def test_what_is_found_at_the_start_is_no_change(start: Starter, client: C
 @asynccontextmanager
 async def asking(bus: PrivateBus) -> AsyncIterator[PolkitAuthority]:
     """Somebody on the bus who may ask polkit."""
-    connection = await MessageBus(bus.address).connect()
-    yield PolkitAuthority(connection)
+    connection = await BusConnection(bus.address, patience=10).connect()
+    authority = PolkitAuthority(connection)
+    yield authority
+    await authority.close()
     connection.disconnect()
-    await connection.wait_for_disconnect()  # type: ignore[no-untyped-call]
+    await disconnection(connection)
 
 
 @pytest.fixture

@@ -196,18 +196,23 @@ async def test_a_bus_that_dies_during_a_call_ends_with_three_and_no_traceback(
     assert (waiting.returncode, errors.decode()) == (3, "The connection to the system bus is lost.\n")
 
 
-async def test_lint_of_files_tells_every_problem(
-    ctl: Run, service: BusService, controller: FakeController, tmp_path: Path
-) -> None:
+async def test_lint_of_files_tells_every_problem_and_needs_no_service(ctl: Run, tmp_path: Path) -> None:
     files = [tmp_path / "a.toml", tmp_path / "b.json"]
     files[0].write_text("priority = 1\n")
-    files[1].write_text("{}")
+    files[1].write_text('{"colour": 3}')
     shown = await ctl("lint", *files)
     assert (shown.status, shown.errors) == (1, "")
-    assert shown.output == "title is missing\n" * 2
-    assert controller.calls == [
-        ("check_definition", "a.toml", "priority = 1\n"), ("check_definition", "b.json", "{}"),
-    ]  # fmt: skip
+    assert "a.toml: title: is missing" in shown.output
+    assert "b.json: colour: " in shown.output
+    files[0].write_text('title = "A"\n[match]\nexecutables = ["/opt/a"]\n')
+    assert (await ctl("lint", files[0])).output == "No problems found.\n"
+
+
+async def test_lint_of_a_file_that_cannot_be_parsed_in_time_says_so(ctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("a." * 100_000 + "a = 1")
+    shown = await ctl("lint", tmp_path / "a.toml")
+    assert shown.status == 1
+    assert shown.errors == "a.toml cannot be checked: it takes too long\n"
 
 
 async def test_lint_of_a_file_that_is_none_says_so(ctl: Run, service: BusService, tmp_path: Path) -> None:

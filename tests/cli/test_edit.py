@@ -199,7 +199,7 @@ def plain_desk(bus: PrivateBus, tmp_path: Path) -> Desk:
     return Desk(folder, tmp_path, bus)
 
 
-def accept_everything(_name: str, _text: str) -> tuple[str, ...]:
+async def accept_everything(_name: str, _text: str) -> tuple[str, ...]:
     return ()
 
 

@@ -49,7 +49,7 @@ async def test_release_brings_memory_back_and_status_shows_it(running: Station) 
 async def test_lint_knows_the_schema_and_what_is_installed(running: Station) -> None:
     good = running.folder / "newcomer.toml"
     good.write_text('title = "Newcomer"\n[match]\nexecutables = ["/opt/newcomer"]\n')
-    bad = running.folder / "renderbox.toml"
+    bad = running.folder / "ollama.toml"  # over what is shipped
     bad.write_text('priority = 300\ncolour = "red"\n')
     fine = await running.bus.run(*COMMAND, "lint", str(good))
     assert (fine.status, fine.output) == (0, "No problems found.\n")

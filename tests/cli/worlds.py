@@ -284,7 +284,7 @@ class Decider(FakeController):
     def explain(self, tenant: str) -> str:
         return load_catalog().explain(tenant if tenant in load_catalog().definitions else "ollama")
 
-    def check_definition(self, name: str, text: str) -> tuple[str, ...]:
+    async def check_definition(self, name: str, text: str) -> tuple[str, ...]:
         return tuple(str(problem) for problem in load_catalog().check_text(name, text))
 
 

@@ -38,6 +38,8 @@ class Nobody:
     async def seen(self) -> PolkitSeen:
         return PolkitSeen("answers")
 
+    async def close(self) -> None: ...
+
 
 @pytest.fixture
 async def running(lonely_station: Station, tmp_path: Path) -> AsyncIterator["tuple[Daemon, asyncio.Task[int]]"]:

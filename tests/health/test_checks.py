@@ -15,10 +15,11 @@ from gpusupervisor.gpu.errors import (
 )
 from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, Sample
 from gpusupervisor.health.attribution import check_attribution
-from gpusupervisor.health.configuration import LISTED, check_configuration, check_declarations
+from gpusupervisor.health.configuration import LISTED, LISTED_OF_USERS, check_configuration, check_declarations
 from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.model_files import check_residency
 from gpusupervisor.health.privileged import check_reader
+from gpusupervisor.health.summary import overall
 from gpusupervisor.health.telemetry import check_telemetry
 from gpusupervisor.health.tenants import check_tenants
 from gpusupervisor.models.residency import ModelResidency, Residency, residency_of
@@ -286,12 +287,19 @@ def test_how_residency_is_measured_is_told_or_why_it_cannot_be(
 
 
 def test_a_unit_that_declares_nonsense_is_named() -> None:
-    assert check_declarations(()) == ()
-    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"))
+    assert check_declarations((), ()) == ()
+    one, two = check_declarations(("unit a.service: GPUSUPERVISOR_PRIORITY: is high", "unit b.service: x"), ())
     assert (one.id, one.state, one.summary) == (
         "declaration-1", "degraded", "unit a.service: GPUSUPERVISOR_PRIORITY: is high",
     )  # fmt: skip
     assert two.id == "declaration-2"
     assert says_everything(one)
-    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)))
+    many = check_declarations(tuple(f"unit {number}" for number in range(LISTED + 7)), ())
     assert (len(many), many[-1].summary) == (LISTED + 1, "7 more problems")
+
+
+def test_what_a_users_unit_says_wrongly_is_shown_and_spoils_nothing() -> None:
+    checks = check_declarations((), tuple(f"user unit {number}: x" for number in range(1000)))
+    assert len(checks) == LISTED_OF_USERS + 1
+    assert checks[0].summary == "user unit 0: x"
+    assert overall((Check("driver", "ok", "well"), *checks)) == "ok"

@@ -104,3 +104,15 @@ def test_the_summary_names_the_worst_and_counts_the_rest() -> None:
     assert summary((FINE, SKIPPED)) == "healthy"
     assert summary((WORN,)) == "a is stuck"
     assert summary((WORN, FINE, BROKEN, WORN)) == "the GPU is lost (and 2 more)"
+
+
+def test_a_gpu_that_is_detached_is_said_to_be() -> None:
+    given = replace(rtx(0), state="asleep", memory=None, detail="detached, so it is left alone until Attach is called")
+    other = replace(rtx(0, "GPU-2"), state="asleep", memory=None)
+    alone = Sample(NOW, driver_status.ASLEEP, (given,))
+    assert status_line(alone, Census({}, {}), {}, (FINE,), automatic=True) == "RTX 4090: detached - healthy"
+    both = Sample(NOW, driver_status.ASLEEP, (given, other))
+    told = status_line(both, Census({}, {}), {}, (FINE,), automatic=True)
+    assert told == "RTX 4090: detached - every other GPU sleeps - healthy"
+    (check,) = check_gpus(alone)
+    assert (check.state, check.summary) == ("skipped", f"{given.identity.name} is {given.detail}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.keepers.engine_scan import AT_MOST, EVERY, SUSPECTED_FOR, TURNS, EngineScan
+from gpusupervisor.keepers.engine_scan import EVERY, OF_ONE_USER, SUSPECTED_FOR, TURNS, EngineScan
 from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from gpusupervisor.tenants.signs import EngineSigns, signs_of
@@ -40,8 +40,8 @@ class Machine:
         self.scan = EngineScan(self.proc, self.clock)
         self.scan.use(SIGNS)
 
-    def runs(self, pid: int, *arguments: str, cgroup: str = SESSION) -> None:
-        self.fake.add(pid, arguments=arguments, cgroup=cgroup)
+    def runs(self, pid: int, *arguments: str, cgroup: str = SESSION, uid: int = 1000) -> None:
+        self.fake.add(pid, arguments=arguments, cgroup=cgroup, uid=uid)
 
     def ends(self, pid: int) -> None:
         folder = self.fake.root / str(pid)
@@ -137,12 +137,25 @@ def test_with_other_definitions_everybody_is_looked_at_again_at_once(machine: Ma
 
 
 def test_who_starts_very_many_look_alikes_does_not_slow_it_down(machine: Machine) -> None:
-    for pid in range(100, 100 + 2 * AT_MOST):
+    for pid in range(100, 100 + 2 * OF_ONE_USER):
         machine.runs(pid, *OLLAMA)
-    assert len(machine.look()) == AT_MOST
-    for pid in itertools.islice(machine.scan.followed, AT_MOST // 2):
+    assert len(machine.look()) == OF_ONE_USER
+    for pid in itertools.islice(machine.scan.followed, OF_ONE_USER // 2):
         machine.ends(pid)
-    assert len(machine.look()) == AT_MOST, "others have their turn"
+    assert len(machine.look()) == OF_ONE_USER, "others have their turn"
+
+
+@pytest.mark.parametrize("owner", [0, 998, 1001])
+def test_look_alikes_of_one_user_do_not_keep_an_engine_of_another_from_being_found(
+    machine: Machine, owner: int
+) -> None:
+    for pid in range(100, 170):
+        machine.runs(pid, *OLLAMA, uid=1000)
+    machine.look()
+    machine.runs(500, *OLLAMA, uid=owner)
+    found = machine.look()
+    assert 500 in found
+    assert len(found) == OF_ONE_USER + 1
 
 
 def test_a_suspect_that_turns_out_to_be_none_is_dropped_for_good(machine: Machine) -> None:

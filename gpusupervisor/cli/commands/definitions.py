@@ -2,9 +2,11 @@
 
 import os
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gpusupervisor.cli.exits import DONE, FAILED
+from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
 from gpusupervisor.cli.reading import read
 from gpusupervisor.cli.registry import Command, argument
 from gpusupervisor.cli.session import Session
@@ -12,6 +14,8 @@ from gpusupervisor.cli.text import folded, safe_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from gpusupervisor.cli.client import Client
 
 LONGEST_FILE = 256 * 1024
 
@@ -48,9 +52,22 @@ async def edit(session: Session) -> int:
 
 
 async def lint(session: Session) -> int:
-    """Check tenant files, or what is installed. Ends with `exits.FAILED` when something is wrong."""
+    """Check tenant files, or what is installed. Ends with `exits.FAILED` when something is wrong.
+
+    Files are checked here, over what is installed on this machine, so that no service is needed.
+    """
     files: list[str] = session.options.files
-    problems = await _of_files(session, files) if files else await _of_what_is_installed(session)
+    host: str = getattr(session.options, "host", "")
+    if files and not host:
+        problems = await _of_files(files, _checked_here)
+    else:
+        from gpusupervisor.cli.client import Client
+
+        async with Client(host) as client:
+            if files:
+                problems = await _of_files(files, partial(_checked_there, client))
+            else:
+                problems = await _of_what_is_installed(client)
     if session.json:
         session.emit({"problems": problems})
     else:
@@ -58,18 +75,39 @@ async def lint(session: Session) -> int:
     return FAILED if problems else DONE
 
 
-async def _of_files(session: Session, files: list[str]) -> list[str]:
+async def _of_files(files: list[str], check: Callable[[str, str], Awaitable[list[str]]]) -> list[str]:
     problems: list[str] = []
     for file in files:
-        text = read(file, "tenant file", LONGEST_FILE)
-        problems += await session.client.call("CheckDefinition", "ss", [os.path.basename(file), text])
+        problems += await check(os.path.basename(file), read(file, "tenant file", LONGEST_FILE))
     return problems
 
 
-async def _of_what_is_installed(session: Session) -> list[str]:
+async def _checked_there(client: "Client", name: str, text: str) -> list[str]:
+    problems: list[str] = await client.call("CheckDefinition", "ss", [name, text])
+    return problems
+
+
+async def _checked_here(name: str, text: str) -> list[str]:
+    """By the service's own rules, in a process of its own: the command line shares no code with the service."""
+    import asyncio
+    import json
+
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-m", "gpusupervisor.tenants.examine", "--", name, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    told, trouble = await child.communicate(text.encode())
+    if child.returncode != 0:
+        why = trouble.decode(errors="replace").strip().rpartition("\n")[2] or "it takes too long"
+        raise CommandFailed(f"{name} cannot be checked: {why}")
+    problems: list[str] = json.loads(told)
+    return problems
+
+
+async def _of_what_is_installed(client: "Client") -> list[str]:
     from gpusupervisor.cli.shapes import health
 
-    checks = health(await session.client.objects())["checks"]
+    checks = health(await client.objects())["checks"]
     return [each["summary"] for each in checks if each["id"].startswith("configuration") and each["state"] != "ok"]
 
 
@@ -83,5 +121,6 @@ COMMANDS = (
         "check tenant files, or the installed ones",
         lint,
         (argument("files", metavar="FILE", help=".toml or .json", completes="file", nargs="*"),),
+        connects=False,
     ),
 )

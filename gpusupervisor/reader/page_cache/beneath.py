@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from gpusupervisor.reader.page_cache import system_calls
 
@@ -53,12 +53,11 @@ def opened_root(path: str, owner: int = 0) -> Iterator[int]:
 
 
 class Beneath:
-    """Opens below one directory; links are followed as long as they stay below it, where the kernel can tell."""
+    """Opens below one directory; links are followed as long as they stay below it."""
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self.follows_links = system_calls.has_openat2()
-        """Without openat2(2) no link is followed at all."""
+        self._has_openat2 = system_calls.has_openat2()
 
     @contextmanager
     def file(self, path: str) -> Iterator[int]:
@@ -82,20 +81,38 @@ class Beneath:
 
     def _find(self, path: str) -> int:
         """A descriptor that only names what is there: nothing was opened yet."""
-        if self.follows_links:
+        if self._has_openat2:
             resolve = system_calls.RESOLVE_BENEATH | system_calls.RESOLVE_NO_MAGICLINKS
             return system_calls.openat2(self._root, path, _PATH, resolve)
-        *folders, last = path.split("/")
-        if {"", ".", ".."} & {*folders, last}:
+        return self._walk(path)
+
+    def _walk(self, path: str) -> int:
+        """What openat2(2) does, step by step: nothing is left but by the descriptors of the way that led here."""
+        if {"", ".", ".."} & {*path.split("/")}:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-        with _Held(os.dup(self._root)) as here:
-            for step in folders:
-                here.move(os.open(step, _PATH | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=here.descriptor))
-            found = os.open(last, _PATH | os.O_NOFOLLOW, dir_fd=here.descriptor)
-        if stat.S_ISLNK(os.fstat(found).st_mode):
-            os.close(found)
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        return found
+        pending, links = path.split("/")[::-1], 0
+        with ExitStack() as opened:
+            way = [self._root]
+            while pending:
+                step = pending.pop()
+                if step == ".." and len(way) > 1:
+                    way.pop()
+                elif step == "..":
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                elif step not in ("", "."):
+                    found = os.open(step, _PATH | os.O_NOFOLLOW, dir_fd=way[-1])
+                    opened.callback(os.close, found)
+                    if not stat.S_ISLNK(os.fstat(found).st_mode):
+                        way.append(found)
+                        continue
+                    target = os.readlink("", dir_fd=found)
+                    links += 1
+                    if links > MOST_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                    if target.startswith("/"):
+                        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                    pending += target.split("/")[::-1]
+            return os.dup(way[-1])
 
 
 class _Held:

@@ -153,11 +153,30 @@ def test_links_that_lead_out_are_not_followed(disk: Path, beneath_kernel: bool) 
         assert (model.files, model.cached) == ((), None)
 
 
-def test_a_link_that_stays_below_is_followed_where_the_kernel_can_tell(disk: Path, beneath_kernel: bool) -> None:
-    write(disk / "real/model.gguf")
-    (disk / "short.gguf").symlink_to("real/model.gguf")
-    found = look(disk)["short.gguf"]
-    assert (found.cached == MIB) is beneath_kernel
+def test_a_link_that_stays_below_is_followed(disk: Path, beneath_kernel: bool) -> None:
+    write(disk / "hub/blobs/5eed")
+    (disk / "hub/snapshots/main").mkdir(parents=True)
+    (disk / "hub/snapshots/main/model.gguf").symlink_to("../../blobs/5eed")  # as the hub of Hugging Face has it
+    (disk / "short.gguf").symlink_to("hub/snapshots/./main/model.gguf")
+    (disk / "again").symlink_to("hub/snapshots/main")
+    (disk / "long.gguf").symlink_to("again/../main/model.gguf")
+    found = look(disk)
+    for name in ("hub/snapshots/main/model.gguf", "short.gguf", "long.gguf"):
+        assert (found[name].cached, found[name].problem) == (MIB, ""), name
+
+
+def test_a_link_that_leads_out_by_a_detour_or_in_a_circle_is_not_followed(disk: Path, beneath_kernel: bool) -> None:
+    write(disk / "secret.gguf")
+    models = disk / "models"
+    (models / "deep").mkdir(parents=True)
+    (models / "detour.gguf").symlink_to("deep/../../secret.gguf")
+    (models / "up").symlink_to("..")
+    (models / "via.gguf").symlink_to("up/secret.gguf")
+    (models / "circle.gguf").symlink_to("circle.gguf")
+    with opened_root(str(models), ME) as root:
+        for name in ("detour.gguf", "via.gguf", "circle.gguf"):
+            with pytest.raises(OSError, match=r"cross-device|Too many levels"), Beneath(root).file(name):
+                pass
 
 
 def test_what_is_no_regular_file_is_not_opened(disk: Path, beneath_kernel: bool) -> None:
