@@ -30,7 +30,7 @@ class Watch:
         return seen.state
 
 
-def vram(sizes: Mapping[float, int], watch: Watch | None = None) -> list[ActivityState]:
+def vram(sizes: Mapping[int, int] | Mapping[float, int], watch: Watch | None = None) -> list[ActivityState]:
     watch = watch or Watch(VRAM)
     return [watch.at(at, presence("", holder(used=size))) for at, size in sizes.items()]
 
@@ -122,7 +122,9 @@ def test_gpu_time_in_one_sample_is_a_glimpse_and_in_two_sustained() -> None:
     assert watch.processes.signs().sm_sustained_at == 4 * SECOND
 
 
-def cpu(used: Mapping[float, int | None], watch: Watch | None = None) -> list[ActivityState]:
+def cpu(
+    used: Mapping[int, int] | Mapping[int, None] | Mapping[float, int], watch: Watch | None = None
+) -> list[ActivityState]:
     """used: CPU milliseconds until then."""
     watch = watch or Watch(CPU)
     return [watch.at(at, presence("", holder()), None if ms is None else ms * 1000) for at, ms in used.items()]
