@@ -42,7 +42,8 @@ BUS_MODULES = {"bus.connection", "bus.declare", "bus.names", "bus.objects", "bus
                "bus.log_control", "bus.replies", "bus.wire"}  # fmt: skip
 PRIVILEGED = {
     "privileged": {*SHARED, *BUS_MODULES, "privileged"},
-    "helper": {*SHARED, *BUS_MODULES, "privileged", "helper", "gpu"},
+    "helper": {*SHARED, *BUS_MODULES, "privileged", "helper", "gpu", "tenants.catalog", "tenants.definition",
+               "tenants.schema"},
     "reader": {*SHARED, *BUS_MODULES, "privileged", "reader", "processes", "tenants.catalog", "tenants.declared",
                "tenants.definition", "tenants.schema", "tenants.signs", "engines.variables"},
 }  # fmt: skip
@@ -125,7 +126,10 @@ def test_the_privileged_services_are_made_of_little(own: str) -> None:
 
 @pytest.mark.parametrize(
     ("service", "never"),
-    [("helper", ("processes", "tenants", "reader")), ("reader", ("helper", "gpu.session", "gpu.reader", "gpu.nvml"))],
+    [
+        ("helper", ("processes.reader", "processes.procfs", "processes.inside", "reader")),
+        ("reader", ("helper", "gpu.session", "gpu.reader", "gpu.nvml")),
+    ],
 )
 def test_neither_privileged_service_loads_what_is_the_others(service: str, never: tuple[str, ...]) -> None:
     """What has the device parses nothing of users', and what parses that has no driver library; indirectly neither."""

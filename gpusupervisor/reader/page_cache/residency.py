@@ -54,14 +54,17 @@ class Residency:
 
 
 def measure_all(folders: ModelFolders, gauge: Gauge, owner: int = 0) -> Residency:
-    """Look at every model's files."""
-    found = scan(folders, owner)
-    return Residency(tuple(_measure(found.models.values(), gauge, owner)), tuple(found.problems))
+    """Look at every model's files, as far as the gauge's budget goes."""
+    found = scan(folders, gauge.budget, owner)
+    models = tuple(_measure(found.models.values(), gauge, owner))
+    if gauge.budget.cut:
+        found.complain(gauge.budget.cut)
+    return Residency(models, tuple(found.problems))
 
 
 def measure_one(folders: ModelFolders, model: str, gauge: Gauge, owner: int = 0) -> ModelSeen | None:
     """Look at one model's files; None when there is none of that name."""
-    found = scan(folders, owner).models.get(model)
+    found = scan(folders, gauge.budget, owner).models.get(model)
     return next(_measure([found], gauge, owner)) if found else None
 
 
@@ -82,6 +85,9 @@ def _measure_model(beneath: Beneath, found: Found, gauge: Gauge) -> ModelSeen:
     files: dict[tuple[int, int], FileSeen] = {}
     problem = found.model.problem
     for path in found.model.files:
+        if not gauge.budget.allow():
+            problem = problem or gauge.budget.cut
+            break
         try:
             with beneath.file(path) as descriptor:
                 status = os.fstat(descriptor)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,35 +9,13 @@ from dataclasses import dataclass, field
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.reader.page_cache import layout
 from gpusupervisor.reader.page_cache.beneath import Beneath, NotPlain, opened_root
+from gpusupervisor.reader.page_cache.budget import Budget
 from gpusupervisor.tenants.definition import ModelFolders
 
-MOST_ENTRIES = 20_000
-"""Files and folders that are looked at, of one tenant."""
 MOST_MODELS = 2_000
 DEEPEST = 8
 """Folders below each other; the Hub's cache needs 4, Ollama 5."""
-LONGEST = 5.0
-"""Seconds for all of a tenant."""
 LONGEST_MANIFEST = 64 * 1024
-
-
-@dataclass(slots=True)
-class Limits:
-    """What is left of what one look may take."""
-
-    entries: int = MOST_ENTRIES
-    until: float = field(default_factory=lambda: time.monotonic() + LONGEST)
-    cut: str = ""
-    """What it ran into; empty while all is seen."""
-
-    def allow(self) -> bool:
-        """Whether one more entry may be looked at."""
-        self.entries -= 1
-        if self.entries < 0:
-            self.cut = f"there are more than {MOST_ENTRIES} files, and the rest was not looked at"
-        elif time.monotonic() > self.until:
-            self.cut = f"to list the files takes longer than {LONGEST:g} s, and the rest was not looked at"
-        return not self.cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +48,17 @@ class Scan:
             self.problems.append(problem)
 
 
-def scan(folders: ModelFolders, owner: int = 0) -> Scan:
-    """Look at every directory that is there. owner: of the links that may lead there, root but in tests."""
-    found, limits = Scan(), Limits()
+def scan(folders: ModelFolders, budget: Budget, owner: int = 0) -> Scan:
+    """Look at every directory that is there, as far as the budget goes.
+
+    owner: of the links that may lead there, root but in tests.
+    """
+    found = Scan()
     for directory in folders.directories:
         try:
             with opened_beneath(directory, owner) as beneath:
                 models = (
-                    _ollama(beneath, limits, found) if folders.layout == "ollama" else _weights(beneath, limits, found)
+                    _ollama(beneath, budget, found) if folders.layout == "ollama" else _weights(beneath, budget, found)
                 )
                 for model in models:
                     found.add(directory, model)
@@ -86,8 +66,8 @@ def scan(folders: ModelFolders, owner: int = 0) -> Scan:
             continue
         except OSError as error:
             found.complain(f"{harmless(directory)} cannot be looked at ({why(error)})")
-    if limits.cut:
-        found.complain(limits.cut)
+    if budget.cut:
+        found.complain(budget.cut)
     return found
 
 
@@ -98,15 +78,17 @@ def opened_beneath(directory: str, owner: int) -> Iterator[Beneath]:
         yield Beneath(root)
 
 
-def _weights(beneath: Beneath, limits: Limits, found: Scan) -> list[layout.ModelFiles]:
-    return layout.models_of_weights([path for path in _walk(beneath, "", limits, found) if layout.weights(path)])
+def _weights(beneath: Beneath, budget: Budget, found: Scan) -> list[layout.ModelFiles]:
+    return layout.models_of_weights([path for path in _walk(beneath, "", budget, found) if layout.weights(path)])
 
 
-def _ollama(beneath: Beneath, limits: Limits, found: Scan) -> Iterator[layout.ModelFiles]:
-    for path in sorted(_walk(beneath, layout.MANIFESTS.rstrip("/"), limits, found)):
+def _ollama(beneath: Beneath, budget: Budget, found: Scan) -> Iterator[layout.ModelFiles]:
+    for path in sorted(_walk(beneath, layout.MANIFESTS.rstrip("/"), budget, found)):
         name = layout.name_of_manifest(path.removeprefix(layout.MANIFESTS))
         if name is None:
             continue
+        if not budget.allow():
+            return
         try:
             blobs = layout.blobs_of_manifest(_read_manifest(beneath, path))
             yield layout.ModelFiles(name, tuple(layout.BLOBS + blob for blob in blobs))
@@ -124,7 +106,7 @@ def _read_manifest(beneath: Beneath, path: str) -> bytes:
     return content
 
 
-def _walk(beneath: Beneath, start: str, limits: Limits, found: Scan) -> Iterator[str]:
+def _walk(beneath: Beneath, start: str, budget: Budget, found: Scan) -> Iterator[str]:
     """The paths of all files below a folder, and of links that could be; links to folders are not entered."""
     pending = [start]
     while pending:
@@ -135,7 +117,7 @@ def _walk(beneath: Beneath, start: str, limits: Limits, found: Scan) -> Iterator
         try:
             with beneath.folder(folder) as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
-                    if not limits.allow():
+                    if not budget.allow_entry():
                         return
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.is_dir(follow_symlinks=False):

@@ -60,10 +60,10 @@ def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     return _checked(_LIBC.syscall(ctypes.c_long(OPENAT2), *arguments), path)
 
 
-def cachestat(descriptor: int) -> int:
-    """How many pages of a file are in the page cache. Raises OSError: EPERM when it may not be known."""
-    everything, found = _Range(0, 0), _CacheStat()
-    arguments = (ctypes.c_uint(descriptor), ctypes.byref(everything), ctypes.byref(found), ctypes.c_uint(0))
+def cachestat(descriptor: int, offset: int, length: int) -> int:
+    """Return how many pages of a part of a file are in the page cache. Raises OSError, EPERM if not permitted."""
+    part, found = _Range(offset, length), _CacheStat()
+    arguments = (ctypes.c_uint(descriptor), ctypes.byref(part), ctypes.byref(found), ctypes.c_uint(0))
     _checked(_LIBC.syscall(ctypes.c_long(CACHESTAT), *arguments))
     return int(found.cached)
 

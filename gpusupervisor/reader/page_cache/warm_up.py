@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gpusupervisor.errors import InvalidArgument, WontFit
 from gpusupervisor.memory import Memory
 from gpusupervisor.quantities import format_bytes
+from gpusupervisor.reader.page_cache.extents import data_of
 from gpusupervisor.reader.page_cache.residency import FileSeen, ModelSeen
 from gpusupervisor.reader.page_cache.scan import opened_beneath, why
 
@@ -93,17 +94,24 @@ class WarmUps:
         return Progress(position)
 
     def _read(self, descriptor: int, file: FileSeen, offset: int, wanted: int, until: float) -> int:
-        """Read a file on to `wanted` or its end; returns how far it has come."""
+        """Read a file on to `wanted` or its end, holes left out; return how far it has come."""
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino, status.st_size) != (file.device, file.inode, file.size):
             raise InvalidArgument("A file of the model was replaced since its warm-up began, so that was stopped")
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         end = min(file.size, wanted)
-        while offset < end and time.monotonic() < until:
-            got = os.preadv(descriptor, [self._buffer[: end - offset]], offset)
-            if not got:
-                raise InvalidArgument(
-                    "A file of the model became shorter while it was read, so the warm-up was stopped"
-                )
-            offset += got
-        return offset
+        for start, stop in data_of(descriptor, offset, end):
+            offset = start
+            while offset < stop:
+                if time.monotonic() >= until:
+                    return offset
+                got = os.preadv(descriptor, [self._buffer[: stop - offset]], offset)
+                if not got:
+                    raise InvalidArgument(_SHORTER)
+                offset += got
+        if os.fstat(descriptor).st_size < end:
+            raise InvalidArgument(_SHORTER)
+        return end
+
+
+_SHORTER = "A file of the model became shorter while it was read, so the warm-up was stopped"

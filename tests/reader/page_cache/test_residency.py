@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.reader.page_cache import layout, measure, scan, system_calls
+from gpusupervisor.reader.page_cache import budget, layout, measure, scan, system_calls
 from gpusupervisor.reader.page_cache.beneath import Beneath, NotPlain, opened_root
+from gpusupervisor.reader.page_cache.budget import Budget
 from gpusupervisor.reader.page_cache.measure import Gauge
+from gpusupervisor.reader.page_cache.residency import measure_all
+from gpusupervisor.tenants.definition import ModelFolders
 from tests.model_files import ME, MIB, look, make_cold, ollama_model, problems, write
 
 as_root = pytest.mark.skipif(ME != 0, reason="needs root, to give files away")
@@ -257,16 +260,13 @@ def test_a_directory_that_is_not_there_is_no_problem(disk: Path) -> None:
 
 
 def test_very_many_files_are_not_all_looked_at_and_that_is_said(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "MOST_ENTRIES", 30)
-    monkeypatch.setattr(scan.Limits, "__init__", lambda self: _limits(self, 30))
-    for number in range(50):
+    monkeypatch.setattr(budget, "MOST_ENTRIES", 100)
+    for number in range(150):
         (disk / f"{number}.gguf").touch()
-    assert len(look(disk)) == 30
-    assert problems(disk) == ("there are more than 30 files, and the rest was not looked at",)
-
-
-def _limits(limits: scan.Limits, entries: int) -> None:
-    limits.entries, limits.until, limits.cut = entries, float("inf"), ""
+    of_these = look(disk, gauge=Gauge(Budget(entries=100)))
+    assert len(of_these) == 100
+    told = measure_all(ModelFolders((str(disk),), "files"), Gauge(Budget(entries=100)), ME).problems
+    assert told == ("there are more than 100 files, and the rest was not looked at",)
 
 
 def test_very_many_models_are_not_all_told_and_that_is_said(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,11 +277,11 @@ def test_very_many_models_are_not_all_told_and_that_is_said(disk: Path, monkeypa
     assert problems(disk) == ("there are more than 3 models, and the rest is left out",)
 
 
-def test_a_look_that_takes_too_long_is_cut_short_and_that_is_said(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_takes_too_long_is_cut_short_and_that_is_said(disk: Path) -> None:
     write(disk / "model.gguf")
-    monkeypatch.setattr(scan, "LONGEST", -1.0)
-    assert look(disk) == {}
-    assert "the rest was not looked at" in problems(disk)[0]
+    found = measure_all(ModelFolders((str(disk),), "files"), Gauge(Budget(until=0.0)), ME)
+    assert found.models == ()
+    assert found.problems == ("to examine the files takes longer than 5 s, and the rest was left out",)
 
 
 def test_folders_too_deep_are_left_out_and_that_is_said(disk: Path) -> None:

@@ -168,3 +168,31 @@ def test_only_so_many_warm_ups_are_remembered(machine: Machine, cold: ModelSeen)
 def test_a_model_of_which_nothing_can_be_read_is_refused(machine: Machine) -> None:
     with pytest.raises(InvalidArgument, match="its manifest is not JSON"):
         machine.warm_ups.begin("app", ModelSeen("bad:1b", "/nowhere", (), "its manifest is not JSON"))
+
+
+def test_a_part_ends_when_its_time_is_up_however_large_the_model(
+    machine: Machine, cold: ModelSeen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a warm-up that is cancelled has ended within 200 ms."""
+    machine.warm_ups.begin("app", cold)
+    monkeypatch.setattr(warm_up, "PART", -1.0)
+    assert machine.warm_ups.go_on("app", cold.name, 0, ALL).position == 0
+    monkeypatch.setattr(warm_up, "PART", 3600.0)
+    assert machine.warm_ups.go_on("app", cold.name, 0, ALL).position == cold.size
+
+
+def test_holes_are_not_read(disk: Path, machine: Machine) -> None:
+    """A sparse file of a terabyte is in RAM as soon as its data are."""
+    path = write(disk / "m.gguf", MIB)
+    os.truncate(path, 1 << 40)
+    with path.open("r+b") as file:
+        file.seek(1 << 39)
+        file.write(b"x" * MIB)
+        file.flush()
+        os.fsync(file.fileno())
+    make_cold(path)
+    machine.memory = Memory(4 << 40, 2 << 40, 0.0)
+    model = look(disk)["m.gguf"]
+    assert (model.size, model.cached) == (1 << 40, (1 << 40) - 2 * MIB)
+    machine.warm(model)
+    assert look(disk)["m.gguf"].cached == 1 << 40
