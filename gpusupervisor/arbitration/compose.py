@@ -76,6 +76,7 @@ def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
         dead_pids=tuple(sorted(holder.pid for holder in account.unattributed_holders)) if account else (),
         attribution_problem=gpu.attribution_problem,
         reserved=memory.reserved,
+        shared=memory.shared,
     )
 
 
@@ -215,4 +216,4 @@ def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:
     if sample.attribution_problem or (presence and gpu in presence.unknown_on):
         holding = None
     anchors = anchors_of(presence) if presence else frozenset()
-    return Measurement(holding, sample.memory.free, others, anchors, sample.memory.source == "unified")
+    return Measurement(holding, sample.memory.free, others, anchors, sample.memory.shared)

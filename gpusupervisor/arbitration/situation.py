@@ -125,7 +125,9 @@ class GpuSituation:
     """PIDs that the driver lists as holders and that no living process is behind."""
     attribution_problem: str = ""
     reserved: int = 0
-    """Of `total`: what driver and firmware keep for themselves."""
+    """Of `total`: what driver and firmware keep for themselves; of shared memory, what host programs hold."""
+    shared: bool = False
+    """It is the host's memory."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.engine_http import BadAnswer, EngineHttp, Header, HttpError
-from gpusupervisor.engines.configured import Given
 from gpusupervisor.engines.interpret import ApiFacts
 from gpusupervisor.engines.table import Call, Known, Table
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.tenants.json_query import query
+from gpusupervisor.unit_environment import Given
 
 TIMEOUT = 3 * MICROSECONDS
 LONGEST_VERSION = 64

@@ -1,17 +1,15 @@
 """What an engine is told in one place: by the process that runs, or by the unit that will start it (pure)."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusupervisor.engines.arguments import given_on
-from gpusupervisor.engines.environment_file import words
 from gpusupervisor.engines.table import Table
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.procfs import MAX_ARGUMENTS, MAX_COMMAND_LINE
+from gpusupervisor.unit_environment import Given
+from gpusupervisor.unit_syntax import expanded, words
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\$")
-_WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 LAUNCHERS = frozenset(
     {
         "sh", "bash", "dash", "zsh", "fish", "env", "sudo", "su", "nice", "ionice", "taskset", "numactl", "timeout",
@@ -19,14 +17,6 @@ LAUNCHERS = frozenset(
     }
 )  # fmt: skip
 """Programs that run another: what they are told is not the engine's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value with the place that says so."""
-
-    value: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +84,6 @@ def _given(table: Table, arguments: Sequence[str], environment: Mapping[str, Giv
     if more is not None:
         found |= {name: Given(value, more.source) for name, value in given_on(table, words(more.value)).items()}
     return found
-
-
-def expanded(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The arguments with variables filled in, as systemd.service(5) has it: ${A} within, $A as words of its own."""
-    return tuple(word for argument in command for word in _expanded(argument, environment))
-
-
-def _expanded(argument: str, environment: Mapping[str, str]) -> Iterator[str]:
-    whole = _WORD.fullmatch(argument)
-    if whole:
-        yield from words(environment.get(whole[1], ""))
-        return
-    yield _REFERENCE.sub(lambda found: environment.get(found[1], "") if found[1] else "$", argument)
 
 
 def is_direct(unit: Unit, identity: ProcessIdentity) -> bool:

@@ -18,7 +18,7 @@ from gpusupervisor.engine_http import (
     is_local,
 )
 from gpusupervisor.engine_http.connection import MAX_BODY
-from gpusupervisor.engines.configured import Given, Unit
+from gpusupervisor.engines.configured import Unit
 from gpusupervisor.errors import NoSuchGpu
 from gpusupervisor.films.stage import UNKNOWN_SIZE, Stage, StagedGpu, StagedProcess
 from gpusupervisor.gpu.driver_status import NO_GPU
@@ -37,6 +37,7 @@ from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
 from gpusupervisor.processes.procfs import Procfs, Stat
 from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.declared import Variables
+from gpusupervisor.unit_environment import Given
 
 OK = DriverStatus("ok", version="580.95.05")
 
