@@ -192,8 +192,8 @@ async def test_of_an_engine_whose_process_is_not_found_that_is_said_and_what_kee
         while not (engine := observatory.engines(await observatory.look(needed=True))["comfyui"]).reachable:
             await asyncio.sleep(0.01)
     assert engine.settings_problem.startswith("it answers, but its process was not found")
-    assert "helper" not in engine.settings_problem
+    assert "reader" not in engine.settings_problem
     machine.sees = Sight("missing")
     engine = observatory.engines(await observatory.look(needed=True))["comfyui"]
-    assert engine.settings_problem.endswith("; the helper does not tell of other users' processes")
+    assert engine.settings_problem.endswith("; the reader does not tell of other users' processes")
     await observatory.close()
