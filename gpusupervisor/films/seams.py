@@ -7,11 +7,13 @@ from urllib.parse import urlsplit
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engine_http import (
+    NO_USERS,
     Answer,
     BadAnswer,
     EngineHttp,
     Header,
     NotAllowed,
+    Peer,
     TimedOut,
     Unreachable,
     connectable,
@@ -237,6 +239,7 @@ class StagedHttp(EngineHttp):
         headers: Sequence[Header] = (),
         remote: bool = False,
         largest: int = MAX_BODY,
+        peer: Peer = NO_USERS,
     ) -> Answer:
         """See `EngineHttp`."""
         where = connectable(base)

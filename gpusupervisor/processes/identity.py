@@ -65,6 +65,15 @@ class ProcessIdentity:
         return self.comm
 
     @property
+    def started_by_root(self) -> bool:
+        """Whether root has started it, or chosen how it is started: a process of root's, or of a system unit.
+
+        Only root can put a process into a control group outside the users' own.
+        """
+        is_users = self.unit.startswith("user@") or self.cgroup.startswith("/user.slice/")
+        return self.uid == 0 or (bool(self.unit) and not is_users)
+
+    @property
     def listens(self) -> bool:
         """Whether it is known to listen on any TCP port."""
         return bool(self.listening_ports) or self.listens_elsewhere
