@@ -89,9 +89,9 @@ bench: .venv/.stamp ## measure the figures in the README, as a table
 		--quiet $(PYTEST_ARGS)
 
 .PHONY: demo
-demo: .venv/.stamp ## a demonstration on a simulated card, no GPU needed (ONCE=1 exits afterwards)
+demo: .venv/.stamp ## a demonstration on a simulated card, no GPU needed (ONCE=1 exits afterwards; CARD=spark, orin, gh200, wsl2, ...)
 	@.ci/packages dbus
-	exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once)
+	exec .venv/bin/gpusupervisor-demo $(if $(ONCE),--once) $(if $(CARD),--card=$(CARD))
 
 .PHONY: gallery
 gallery: .venv/.stamp ## every printed screen as pages to look at, in build/gallery

@@ -38,6 +38,7 @@ from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.release.versions import at_least
 from gpusupervisor.tenants.signs import signs_of
+from gpusupervisor.tenants.speakers import forget_accounts
 from gpusupervisor.tenants.take_census import take_census
 
 _ANSWERED = ("idle", "busy", "claimed", "stirring", "stuck")
@@ -91,6 +92,7 @@ class Observatory:
         """Recognise by another catalog from now on, with what units declare laid over it."""
         declared = with_declarations(catalog, self._declared)
         self._configured, self.catalog = catalog, declared.catalog
+        forget_accounts()
         self._units_problems = declared.problems
         self._discovery.scan.use(signs_of(self.catalog.definitions.values()))
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
@@ -183,6 +185,7 @@ class Observatory:
                 self._tracker.version(tenant) or reading.version, detail,
                 settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
                 settings_problem=_settings_problem(reading, presence.endpoint, self.sight()) if reachable else "",
+                peer=presence.peer,
             )  # fmt: skip
         return engines
 

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
 from gpusupervisor.controls import Controls, TuningWish
+from gpusupervisor.engine_http import NO_USERS, Peer
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.gpu.sample import Sample
 from gpusupervisor.jobs import Work
@@ -70,6 +71,8 @@ class EngineStatus:
     """What can be done with its models by name: "list", "resident", "load", "unload"."""
     limits: tuple[str, ...] = ()
     """What cannot, each with the reason."""
+    peer: Peer = NO_USERS
+    """What must be at the other end of the endpoint."""
 
 
 @dataclass(frozen=True, slots=True)

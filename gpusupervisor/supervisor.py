@@ -339,6 +339,7 @@ class Supervisor:
     def _state(self, seen: Seen, situation: Situation, assessments: dict[str, Assessment]) -> State:
         controls = self._controls()
         engines = self._models.dress(self._observatory.engines(seen), seen, situation)
+        self._residency.shared = any(gpu.shared for gpu in situation.gpus.values())
         engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
         reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))

@@ -30,7 +30,9 @@ class LiveWorld:
         """Ask by each rung of its ladder, until one is accepted."""
         reply = ReleaseReply("refused", "it has no way to be asked")
         presence = self._seen.census.tenants.get(tenant) if self._seen else None
-        place = Place(presence.endpoint, presence.headers, presence.endpoint_is_written) if presence else Place("")
+        place = Place("")
+        if presence is not None:
+            place = Place(presence.endpoint, presence.headers, presence.endpoint_is_written, presence.peer)
         for rung in self._rungs(tenant):
             answer = await request_release(rung, place, self._http)
             if answer.accepted:

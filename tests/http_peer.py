@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import ssl
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,11 @@ class Peer:
     async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def start_on(self, listening: socket.socket) -> None:
+        """Serve on a socket that listens already."""
+        self._server = await asyncio.start_server(self._serve, sock=listening)
+        self.port = listening.getsockname()[1] if listening.family != socket.AF_UNIX else 0
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from gpusupervisor.autotune.curve import Work
 from gpusupervisor.autotune.run import Load, Stopped
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.engine_http import Answer, EngineHttp, HttpError
+from gpusupervisor.engine_http import NO_USERS, Answer, EngineHttp, HttpError, Peer
 from gpusupervisor.errors import InvalidArgument, NotSupported
 from gpusupervisor.foreign_text import harmless
 
@@ -17,7 +18,15 @@ LOADING = 300 * MICROSECONDS
 """A large model from a slow disk."""
 
 
-def load_for(engine: str, http: EngineHttp, clock: Clock, endpoint: str, model: str, tokens: int) -> Load:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an engine is, and what must be at the other end."""
+
+    endpoint: str
+    peer: Peer = NO_USERS
+
+
+def load_for(engine: str, http: EngineHttp, clock: Clock, place: Place, model: str, tokens: int) -> Load:
     """The load of an engine. model: its name in Ollama; llama.cpp has the one it was started with.
 
     Raises NotSupported for an engine that has none, InvalidArgument.
@@ -27,9 +36,9 @@ def load_for(engine: str, http: EngineHttp, clock: Clock, endpoint: str, model: 
     if engine == "ollama":
         if not model:
             raise InvalidArgument("Ollama needs the name of the model to run: give one that it has")
-        return OllamaLoad(http, clock, endpoint, model, tokens)
+        return OllamaLoad(http, clock, place, model, tokens)
     if engine == "llama.cpp":
-        return LlamaCppLoad(http, clock, endpoint, tokens)
+        return LlamaCppLoad(http, clock, place, tokens)
     raise NotSupported(f"There is no benchmark for the engine {harmless(engine)!r}, only for ollama and llama.cpp")
 
 
@@ -38,11 +47,11 @@ class _Tokens:
 
     unit = "token"
 
-    def __init__(self, name: str, http: EngineHttp, clock: Clock, endpoint: str, tokens: int) -> None:
+    def __init__(self, name: str, http: EngineHttp, clock: Clock, place: Place, tokens: int) -> None:
         self._name = name
         self._http = http
         self._clock = clock
-        self._endpoint = endpoint
+        self._place = place
         self._tokens = tokens
 
     async def _first(self, verb: str, path: str, body: Mapping[str, object] | None = None) -> None:
@@ -69,7 +78,10 @@ class _Tokens:
     async def _ask(self, verb: str, path: str, body: Mapping[str, object] | None, timeout: int) -> Answer:  # noqa: ASYNC109
         data = None if body is None else json.dumps(body).encode()
         headers = [("Content-Type", "application/json")] if data else []
-        return await self._http.request(verb, self._endpoint, path, timeout=timeout, body=data, headers=headers)
+        place = self._place
+        return await self._http.request(
+            verb, place.endpoint, path, timeout=timeout, body=data, headers=headers, peer=place.peer
+        )
 
     def _work(self, units: object, duration: int | None, took: int) -> Work:
         """duration: microseconds by the engine's own count; None: as long as the whole exchange took."""
@@ -84,8 +96,8 @@ class OllamaLoad(_Tokens):
     `keep_alive` is not sent: it would change how long the user's model stays.
     """
 
-    def __init__(self, http: EngineHttp, clock: Clock, endpoint: str, model: str, tokens: int) -> None:
-        super().__init__("Ollama", http, clock, endpoint, tokens)
+    def __init__(self, http: EngineHttp, clock: Clock, place: Place, model: str, tokens: int) -> None:
+        super().__init__("Ollama", http, clock, place, tokens)
         self._model = model
 
     async def prepare(self) -> None:
@@ -103,8 +115,8 @@ class OllamaLoad(_Tokens):
 class LlamaCppLoad(_Tokens):
     """llama-server's own /completion."""
 
-    def __init__(self, http: EngineHttp, clock: Clock, endpoint: str, tokens: int) -> None:
-        super().__init__("llama.cpp", http, clock, endpoint, tokens)
+    def __init__(self, http: EngineHttp, clock: Clock, place: Place, tokens: int) -> None:
+        super().__init__("llama.cpp", http, clock, place, tokens)
 
     async def prepare(self) -> None:
         """Its model is loaded when it is healthy. Raises NotSupported."""

@@ -102,7 +102,7 @@ def _support(controls: Controls, known: GpuControls | None, ability: Ability | N
         return ability.support, ability.reason
     if known is not None and known.detail:
         return "unsupported", known.detail
-    return "unsupported", "it is not known yet what can be set: the GPU sleeps, or has not been looked at"
+    return "unsupported", "it is not known yet what can be set: the helper has not examined this GPU"
 
 
 def _whole_profile(known: GpuControls | None) -> Ability | None:

@@ -9,6 +9,10 @@ from urllib.parse import urlsplit
 from gpusupervisor.engine_http.answer import NotAllowed
 from gpusupervisor.foreign_text import harmless
 
+UNIX = "unix:"
+"""How the address of a Unix socket begins; its absolute path follows."""
+_SOCKET_PATH = re.compile(r"/(?!/)[!-~]{1,105}")
+"""The kernel takes 107 bytes."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
@@ -17,10 +21,14 @@ def connectable(url: str) -> str:
     """The address to connect to, e.g. "http://127.0.0.1:11434/base".
 
     Nothing but scheme, host, port and path; no trailing slash; wildcard addresses become loopback.
-    Raises NotAllowed.
+    A Unix socket is "unix:/run/llama.sock". Raises NotAllowed.
     """
     if not url:
         raise NotAllowed("no address is known")
+    if url.startswith(UNIX):
+        if not _SOCKET_PATH.fullmatch(url.removeprefix(UNIX)):
+            raise NotAllowed(f"{harmless(url)!r} is not an address of the form unix:/PATH")
+        return url
     try:
         parts = urlsplit(url.strip())
         port = parts.port
@@ -53,6 +61,8 @@ def is_local(url: str) -> bool:
         host = urlsplit(connectable(url)).hostname or ""
     except NotAllowed:
         return False
+    if url.startswith(UNIX):
+        return True
     if _is_address(host):
         return is_own_address(host)
     return host in _LOCAL_NAMES or host == socket.gethostname().lower()

@@ -14,7 +14,11 @@ class HttpError(Exception):
 
 
 class Unreachable(HttpError):  # noqa: N818  (read as states of the peer)
-    """Nothing listens there."""
+    """Nothing listens there: the connection was refused."""
+
+
+class NoRoute(HttpError):  # noqa: N818
+    """There is no way there: no route, no network, or a name that does not resolve."""
 
 
 class TimedOut(HttpError):  # noqa: N818
@@ -29,8 +33,24 @@ class NeedsKey(BadAnswer):
     """It answered that it lets nobody in without a key, or not with this one."""
 
 
+class NotTls(BadAnswer):
+    """It speaks TLS where plain HTTP was tried, or the other way round."""
+
+
+class BadCertificate(HttpError):  # noqa: N818
+    """Never sent: the certificate of another machine cannot be trusted."""
+
+
 class NotAllowed(HttpError):  # noqa: N818
     """Never sent: not a usable address, or not on this machine."""
+
+
+class Blocked(NotAllowed):
+    """Never sent: this service may not connect to there."""
+
+
+class ForeignSocket(HttpError):  # noqa: N818
+    """Never sent: the socket at the other end is not the tenant's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,52 @@ httpx adds (redirects, cookies, proxies, decompression) is all unwanted.
 """
 
 import asyncio
+import ipaddress
+import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import h11
 
 from gpusupervisor.engine_http.address import is_own_address
-from gpusupervisor.engine_http.answer import Answer, BadAnswer, NotAllowed, Unreachable
+from gpusupervisor.engine_http.answer import Answer, BadAnswer, HttpError, NoRoute, NotAllowed, NotTls, Unreachable
+from gpusupervisor.engine_http.failures import connect_failure, place, tls_failure, unix_failure
+from gpusupervisor.engine_http.peer import Peer
+from gpusupervisor.engine_http.tls import check_fingerprint, context_for
 
 MAX_BODY = 1 << 20
 """Bytes of an answer that are read; a longer one is an error, never a truncated parse."""
 MAX_HEAD = 32 << 10
 CHUNK = 64 << 10
+MAX_ADDRESSES = 4
+"""Addresses of one name that are tried."""
+_TLS_ALERT = b"\x15\x03"
+
+_Resolved = tuple[socket.AddressFamily, tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a connection leads, and what must be there."""
+
+    host: str
+    port: int
+    tls: bool
+    peer: Peer
+    here: bool
+    """The address is this machine's, so nothing else may be at the other end."""
+    has_key: bool = False
+    """A key will be sent."""
+    path: str = ""
+    """Of a Unix socket, in the place of host and port."""
+
+    @property
+    def where(self) -> str:
+        """The address for a person."""
+        return self.path or place(self.host, self.port)
 
 
 class Connection:
@@ -33,26 +66,27 @@ class Connection:
         """When it was last put back, in seconds of the event loop's clock."""
 
     @classmethod
-    async def open(cls, host: str, port: int, *, tls: bool, here: bool = False) -> "Connection":
-        """Connect. here: nobody but this machine may be at the other end, whatever its name leads to.
+    async def open(cls, target: Target, accepted: Callable[[], None] = lambda: None) -> "Connection":
+        """Connect, and make sure that what is at the other end may be asked. Nothing is sent before that.
 
-        Raises Unreachable, BadAnswer, NotAllowed.
+        accepted: called when the connection is accepted, before a TLS handshake.
+
+        Raises HttpError, TimeoutError.
         """
+        connected = await _connect(target)
+        accepted()
         try:
-            reader, writer = await asyncio.open_connection(host, port, limit=CHUNK, ssl=_unverified() if tls else None)
-        except ssl.SSLError:
-            raise BadAnswer("does not speak TLS") from None
-        except UnicodeError:
-            raise NotAllowed(f"{host} is not a name that a host can have") from None
-        except OSError:
-            raise _nobody(host, port) from None
-        peer = writer.get_extra_info("peername")
-        if peer is None:  # it hung up at once, as a container's port does while nothing listens in the container
-            writer.transport.abort()
-            raise _nobody(host, port)
-        if here and not is_own_address(peer[0]):
-            writer.transport.abort()
-            raise NotAllowed(f"{host} should be this machine, but resolves to another")
+            await _verify(connected, target)
+            reader, writer = await asyncio.open_connection(sock=connected, limit=CHUNK)
+        except BaseException:
+            connected.close()
+            raise
+        if target.tls:
+            try:
+                await _start_tls(writer, target)
+            except BaseException:
+                writer.transport.abort()
+                raise
         return cls(reader, writer)
 
     @property
@@ -105,6 +139,8 @@ class Connection:
             data = await self._reader.read(CHUNK)
             if not data and not self._heard:
                 raise EOFError
+            if not self._heard and data.startswith(_TLS_ALERT):
+                raise NotTls("speaks TLS: its address has to begin with https")
             self._heard = True
             self._protocol.receive_data(data)
         if not isinstance(event, h11.Event):  # h11.PAUSED
@@ -133,11 +169,6 @@ class Connection:
             return  # the peer was faster
 
 
-def _nobody(host: str, port: int) -> Unreachable:
-    shown = f"[{host}]" if ":" in host else host
-    return Unreachable(f"nothing listens at {shown}:{port}")
-
-
 @contextmanager
 def _own_mistakes_told() -> Iterator[None]:
     try:
@@ -146,10 +177,72 @@ def _own_mistakes_told() -> Iterator[None]:
         raise NotAllowed("the request as described cannot be sent") from None
 
 
-def _unverified() -> ssl.SSLContext:
-    """Certificates are not checked: an engine's own on loopback is self-signed, and what another machine
-    answers releases nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+async def _connect(target: Target) -> socket.socket:
+    """A connected socket. Raises HttpError: of several addresses, for the last one."""
+    loop = asyncio.get_running_loop()
+    if target.path:
+        return await _connect_one(socket.AF_UNIX, target.path, lambda error: unix_failure(error, target.path))
+    failure: HttpError = NoRoute(f"cannot be reached: the name {target.host} does not resolve")
+    for family, address in await _resolve(loop, target):
+        try:
+            return await _connect_one(family, address, lambda error: connect_failure(error, target.host, target.port))
+        except HttpError as error:
+            failure = error
+    raise failure
+
+
+async def _connect_one(
+    family: socket.AddressFamily, address: tuple[Any, ...] | str, meaning: Callable[[OSError], HttpError]
+) -> socket.socket:
+    connecting = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connecting.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connecting, address)
+    except OSError as error:
+        connecting.close()
+        raise meaning(error) from None
+    except BaseException:
+        connecting.close()
+        raise
+    return connecting
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, target: Target) -> list[_Resolved]:
+    try:
+        version = ipaddress.ip_address(target.host).version
+    except ValueError:
+        pass
+    else:
+        return [(socket.AF_INET if version == 4 else socket.AF_INET6, (target.host, target.port))]
+    try:
+        found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise NotAllowed(f"{target.host} is not a name that a host can have") from None
+    except OSError as error:
+        raise connect_failure(error, target.host, target.port) from None
+    return [(family, address) for family, _, _, _, address in found[:MAX_ADDRESSES]]
+
+
+async def _verify(connected: socket.socket, target: Target) -> None:
+    """Raise HttpError unless the other end may be asked."""
+    if not target.path:
+        try:
+            address = connected.getpeername()[0]
+        except OSError:  # it hung up at once, as a container's port does while nothing listens in the container
+            raise Unreachable(f"nothing listens at {target.where}") from None
+        if not is_own_address(address.partition("%")[0]):
+            if target.here:
+                raise NotAllowed(f"{target.host} should be this machine, but resolves to another")
+            return
+    await asyncio.to_thread(target.peer.verify, connected, target.where, has_key=target.has_key)
+
+
+async def _start_tls(writer: asyncio.StreamWriter, target: Target) -> None:
+    context = await asyncio.to_thread(context_for, target.peer, here=target.here)
+    try:
+        await writer.start_tls(context, server_hostname=target.host)
+    except ssl.SSLError as error:
+        raise tls_failure(error, target.where) from None
+    except OSError:
+        raise NotTls(f"does not speak TLS at {target.where}, or ended the handshake") from None
+    check_fingerprint(target.peer, writer.get_extra_info("ssl_object"), target.where)

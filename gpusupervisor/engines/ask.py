@@ -5,21 +5,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpusupervisor.clock import MICROSECONDS
-from gpusupervisor.engine_http import BadAnswer, EngineHttp, Header, HttpError
-from gpusupervisor.engines.configured import Given
+from gpusupervisor.engine_http import NO_USERS, BadAnswer, EngineHttp, Header, HttpError, Peer
 from gpusupervisor.engines.interpret import ApiFacts
 from gpusupervisor.engines.table import Call, Known, Table
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.tenants.json_query import query
+from gpusupervisor.unit_environment import Given
 
 TIMEOUT = 3 * MICROSECONDS
 LONGEST_VERSION = 64
 LONGEST_VALUE = 256
 
 
-async def ask(table: Table, endpoint: str, http: EngineHttp, headers: Sequence[Header] = ()) -> ApiFacts | None:
+async def ask(
+    table: Table, endpoint: str, http: EngineHttp, headers: Sequence[Header] = (), peer: Peer = NO_USERS
+) -> ApiFacts | None:
     """What the engine tells; None when none of the questions was answered in a usable way."""
-    answers = await asyncio.gather(*(_answer(call, endpoint, http, headers) for call in table.calls))
+    answers = await asyncio.gather(*(_answer(call, endpoint, http, headers, peer) for call in table.calls))
     if all(answer is None for _, answer in answers):
         return None
     by_name = {known.name: known for known in table.settings}
@@ -32,12 +34,14 @@ async def ask(table: Table, endpoint: str, http: EngineHttp, headers: Sequence[H
     return ApiFacts(version, told)
 
 
-async def _answer(call: Call, endpoint: str, http: EngineHttp, headers: Sequence[Header]) -> tuple[Call, object]:
+async def _answer(
+    call: Call, endpoint: str, http: EngineHttp, headers: Sequence[Header], peer: Peer
+) -> tuple[Call, object]:
     """The question as it was answered, and the JSON of a 2xx answer; None for anything else."""
     try:
-        answer = await http.get(endpoint, call.path, timeout=TIMEOUT, headers=headers)
+        answer = await http.get(endpoint, call.path, timeout=TIMEOUT, headers=headers, peer=peer)
         if call.older and answer.status == 404:
-            return await _answer(replace(call, path=call.older, older=""), endpoint, http, headers)
+            return await _answer(replace(call, path=call.older, older=""), endpoint, http, headers, peer)
         return call, answer.json() if answer.ok else None
     except HttpError:
         return call, None

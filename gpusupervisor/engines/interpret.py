@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gpusupervisor.engines.configured import Configured, Given
+from gpusupervisor.engines.configured import Configured
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.engines.table import Facts, Known, Table
 from gpusupervisor.foreign_text import harmless
+from gpusupervisor.unit_environment import Given
 
 NOT_SET = "(not set)"
 SET = "(set)"

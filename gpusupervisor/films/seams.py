@@ -7,18 +7,20 @@ from urllib.parse import urlsplit
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engine_http import (
+    NO_USERS,
     Answer,
     BadAnswer,
     EngineHttp,
     Header,
     NotAllowed,
+    Peer,
     TimedOut,
     Unreachable,
     connectable,
     is_local,
 )
 from gpusupervisor.engine_http.connection import MAX_BODY
-from gpusupervisor.engines.configured import Given, Unit
+from gpusupervisor.engines.configured import Unit
 from gpusupervisor.errors import NoSuchGpu
 from gpusupervisor.films.stage import UNKNOWN_SIZE, Stage, StagedGpu, StagedProcess
 from gpusupervisor.gpu.driver_status import NO_GPU
@@ -37,6 +39,7 @@ from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
 from gpusupervisor.processes.procfs import Procfs, Stat
 from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.declared import Variables
+from gpusupervisor.unit_environment import Given
 
 OK = DriverStatus("ok", version="580.95.05")
 
@@ -236,6 +239,7 @@ class StagedHttp(EngineHttp):
         headers: Sequence[Header] = (),
         remote: bool = False,
         largest: int = MAX_BODY,
+        peer: Peer = NO_USERS,
     ) -> Answer:
         """See `EngineHttp`."""
         where = connectable(base)

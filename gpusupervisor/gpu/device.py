@@ -1,5 +1,6 @@
 """One GPU read through its NVML handle. NVML thread only."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -27,6 +28,10 @@ from gpusupervisor.gpu.sensors import SensorReader
 
 NO_SAMPLES = frozenset({0, NOT_FOUND})
 """How pynvml says that nothing ran: NVML's NOT_FOUND, or success of the size query raised as an error."""
+ADDRESSING_ATS = 2
+"""NVML_DEVICE_ADDRESSING_MODE_ATS."""
+COHERENT_NAMES = re.compile(r"\bG[HB]\d00\b")
+"""Superchips: the GPU beside a Grace CPU."""
 UTILIZATION_WINDOW = 1 * MICROSECONDS
 
 
@@ -40,7 +45,17 @@ def identify(handle: object) -> GpuIdentity:
     except DriverError as error:
         if error.is_fatal:
             raise
-    return GpuIdentity(uuid, name, pci)
+    return GpuIdentity(uuid, name, pci, _is_coherent(handle, name))
+
+
+def _is_coherent(handle: object, name: str) -> bool:
+    """Whether the CPU addresses its memory as its own; drivers before 580.65 cannot tell, so its name does."""
+    try:
+        return int(ask("nvmlDeviceGetAddressingMode", handle)) == ADDRESSING_ATS
+    except DriverError as error:
+        if error.is_fatal:
+            raise
+        return COHERENT_NAMES.search(name) is not None
 
 
 def sysfs_bus_id(bus_id: bytes | str) -> str:

@@ -45,6 +45,9 @@ class DriverFiles(Protocol):
     def installed_library(self) -> str:
         """Version of the libnvidia-ml that a new process would load in its place; empty when unknown."""
 
+    def host_memory(self) -> tuple[int, int]:
+        """Bytes of the machine's memory: all, and what is available without swapping."""
+
 
 class SystemFiles:
     """Those of the machine."""
@@ -80,6 +83,13 @@ class SystemFiles:
             return ""
         version = name.partition(".so.")[2]
         return version if "." in version else ""
+
+    def host_memory(self) -> tuple[int, int]:
+        """As the kernel tells."""
+        import psutil  # only machines with unified memory pay for it
+
+        host = psutil.virtual_memory()
+        return host.total, host.available
 
     def _mapped(self) -> tuple[str, str] | None:
         try:

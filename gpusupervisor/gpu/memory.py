@@ -1,6 +1,7 @@
 """The memory of one GPU, from the best source that its driver has for it. NVML thread only."""
 
 from gpusupervisor.gpu.calls import ask
+from gpusupervisor.gpu.driver_access import files
 from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, IMPLAUSIBLE, DriverError
 from gpusupervisor.gpu.sample import GpuMemory, MemorySource
 from gpusupervisor.quantities import format_bytes
@@ -84,7 +85,5 @@ class NoSizeTold(DriverError):  # noqa: N818  (named as what happened)
 
 def _host_memory() -> GpuMemory:
     """The memory that GPU and host share; what is taken of it is not known to be the GPU's."""
-    import psutil  # only machines with unified memory pay for it
-
-    host = psutil.virtual_memory()
-    return GpuMemory(host.total, 0, host.available, host.total - host.available, "unified")
+    total, available = files().host_memory()
+    return GpuMemory(total, 0, available, total - available, "unified")

@@ -48,6 +48,8 @@ class GpuIdentity:
     """What the driver calls it; in a sample also the beginning of its UUID where there are several GPUs."""
     pci_bus_id: str
     """As sysfs writes it, e.g. "0000:01:00.0"; empty when unknown."""
+    coherent: bool = False
+    """Linux manages its memory as it does its own (GH200, GB200): pages may stay in use when a process has ended."""
 
 
 @dataclass(frozen=True, slots=True)

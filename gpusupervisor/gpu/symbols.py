@@ -36,6 +36,9 @@ SYMBOLS = (
     Symbol("nvmlDeviceGetName", EVERY, "the GPU's name"),
     Symbol("nvmlDeviceGetPciInfo_v3", EVERY, "whether a GPU sleeps"),
     Symbol("nvmlDeviceGetArchitecture", "450.51", "knowing beforehand that clocks cannot be locked"),
+    Symbol(
+        "nvmlDeviceGetAddressingMode", "580.65", "nothing: GPUs whose memory Linux manages are known by their names"
+    ),
     Symbol("nvmlDeviceGetMemoryInfo", EVERY, "memory"),
     Symbol("nvmlDeviceGetMemoryInfo_v2", "510.39", "the driver's own share of the memory", "nvmlDeviceGetMemoryInfo"),
     *(

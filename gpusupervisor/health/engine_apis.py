@@ -38,6 +38,31 @@ _API_TROUBLE: Mapping[str, tuple[str, str]] = {
         "check that its server is running and listens there; if it listens elsewhere, set url under [endpoint] in its "
         "tenant file (gpusupervisorctl edit)",
     ),
+    "no-route": (
+        _UNKNOWN,
+        "check the address: set url under [endpoint] in its tenant file to one that this machine can reach",
+    ),
+    "blocked": (
+        _UNKNOWN,
+        "allow the address that is named there: run systemctl edit gpusupervisor.service, add IPAddressAllow= with it "
+        "under [Service], and restart the service",
+    ),
+    "not-tls": (
+        _UNKNOWN,
+        "set url under [endpoint] in its tenant file with the scheme that it speaks: https:// if it uses TLS, else "
+        "http://",
+    ),
+    "bad-certificate": (
+        _UNKNOWN,
+        "set tls-ca under [endpoint] in its tenant file to the certificate of the authority that signed it, or "
+        "tls-fingerprint to its SHA-256 fingerprint",
+    ),
+    "foreign-socket": (
+        "another program answers at its address: nothing is sent there, and no memory is released on its word",
+        "stop the program that listens there, or start the tenant so that it gets its port; if the socket is the "
+        "tenant's after all (a proxy under another account), set user under [endpoint] in its tenant file to that "
+        "account",
+    ),
     "slow": (_UNKNOWN, "check its own log for the reason; restart it if it does not recover"),
     "needs-key": (
         _UNKNOWN,

@@ -40,8 +40,20 @@ def check_unmanaged(facts: Facts) -> Iterable[Check]:
             yield Check(name, "ok", f"processes that match no tenant hold little of {gpu.name}")
 
 
+NOBODY_LISTED = (
+    "look for virtual machines and containers that use the GPU, and for processes that hang while exiting "
+    "(state D in ps); if there are none, stop all GPU programs and reload the driver, or reboot"
+)
+PAGES_STAY = (
+    "Linux manages this GPU's memory as a NUMA node, where files and programs can lie and pages stay after a process "
+    "has ended: look at numactl --hardware and numastat, and drop what is cached of files with "
+    "sync; echo 1 > /proc/sys/vm/drop_caches"
+)
+
+
 def check_unattributed(facts: Facts) -> Iterable[Check]:
     """All memory that is used is used by somebody."""
+    coherent = {gpu.identity.uuid for gpu in facts.sample.gpus if gpu.identity.coherent}
     for gpu in facts.situation.gpus.values():
         name = f"unattributed-{gpu.uuid}"
         held = facts.steady.get(("unattributed", gpu.uuid), 0)
@@ -57,8 +69,7 @@ def check_unattributed(facts: Facts) -> Iterable[Check]:
                 "degraded",
                 f"{format_bytes(held)} of {gpu.name} is in use but held by {by}",
                 _cost(facts, gpu, held),
-                "look for virtual machines and containers that use the GPU, and for processes that hang while exiting "
-                "(state D in ps); if there are none, stop all GPU programs and reload the driver, or reboot",
+                PAGES_STAY if gpu.uuid in coherent else NOBODY_LISTED,
             )
         else:
             yield Check(name, "ok", f"all memory in use on {gpu.name} belongs to known processes")

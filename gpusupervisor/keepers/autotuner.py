@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpusupervisor.autotune.admission import points_of
 from gpusupervisor.autotune.curve import Tuning
-from gpusupervisor.autotune.load import load_for
+from gpusupervisor.autotune.load import Place, load_for
 from gpusupervisor.autotune.points import profile_document
 from gpusupervisor.autotune.run import Autotune, Rules
 from gpusupervisor.clock import Clock
@@ -39,7 +39,9 @@ class Autotuner:
         self._hardware.require_free(gpu)
         controls = self._hardware.controls
         points = points_of(controls, gpu, wish)
-        load = load_for(engine.engine, self._http, self._clock, engine.endpoint, wish.model, wish.tokens)
+        load = load_for(
+            engine.engine, self._http, self._clock, Place(engine.endpoint, engine.peer), wish.model, wish.tokens
+        )
         rules = replace(self._rules, tolerance=wish.tolerance)
 
         async def sweep(report: Report) -> object:

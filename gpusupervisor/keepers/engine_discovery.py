@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.engine_http import EngineHttp, Header, is_local
+from gpusupervisor.engine_http import NO_USERS, EngineHttp, Header, Peer, is_local
 from gpusupervisor.engines.ask import ask
 from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.interpret import NOT_ASKED, ApiFacts
@@ -37,6 +37,7 @@ class _Followed:
     unit: Unit | None = None
     endpoint: str = ""
     headers: tuple[Header, ...] = ()
+    peer: Peer = NO_USERS
     api: ApiFacts = NOT_ASKED
     reading: Reading = NOTHING
     due_at: int = 0
@@ -168,7 +169,7 @@ class EngineDiscovery:
             self._start_anew(tenant, definition.engine, followed, presence, server)
             changed = True
         followed.server, followed.unit = server, unit
-        followed.endpoint, followed.headers = presence.endpoint, presence.headers
+        followed.endpoint, followed.headers, followed.peer = presence.endpoint, presence.headers, presence.peer
         if changed:
             followed.reading = read(TABLES[definition.engine], server, unit, followed.api)
         asks = server is not None and bool(TABLES[definition.engine].calls) and is_local(presence.endpoint)
@@ -196,7 +197,7 @@ class EngineDiscovery:
 
     async def _ask(self, followed: _Followed, engine: str) -> None:
         """Ask the engine itself; what it said before stands when it does not answer."""
-        api = await ask(TABLES[engine], followed.endpoint, self._http, followed.headers)
+        api = await ask(TABLES[engine], followed.endpoint, self._http, followed.headers, followed.peer)
         now = self._clock.now()
         if api is None:
             followed.due_at = now + min(FIRST_RETRY << min(followed.failures, 16), ASKED_EVERY)

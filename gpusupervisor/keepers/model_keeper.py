@@ -14,7 +14,7 @@ from gpusupervisor.arbitration.request import shortcoming
 from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.engine_http import EngineHttp, is_local
+from gpusupervisor.engine_http import NO_USERS, EngineHttp, is_local
 from gpusupervisor.engines.model_apis.listing import Ability, Reply
 from gpusupervisor.errors import (
     Blocked,
@@ -328,6 +328,8 @@ def _facts(status: EngineStatus, seen: Seen) -> EngineFacts:
     if activity is not None:
         # Where no VRAM is held, none moves when a model comes or goes: what the probe says must do.
         signs = (activity.placement, activity.pinned, "" if holdings else activity.reason)
-    headers = presence.headers if presence else ()
+    headers, peer = (presence.headers, presence.peer) if presence else ((), NO_USERS)
     off = frozenset(setting.name for setting in status.settings if setting.value == "false")
-    return EngineFacts(status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers, off)
+    return EngineFacts(
+        status.engine, status.endpoint, status.reachable, status.detail, holdings, signs, headers, peer, off
+    )

@@ -24,6 +24,7 @@ from gpusupervisor.models.model import Model
 from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
 from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
 from gpusupervisor.peers.privileged_call import READER, call
+from gpusupervisor.quantities import format_bytes
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -64,6 +65,8 @@ class ResidencyKeeper:
         self._clock = clock
         self._facts = facts
         self._memory = memory
+        self.shared = False
+        """A GPU uses the machine's own memory: a warmed file and its copy on the GPU lie in the same."""
         self.residencies: Mapping[str, Residency] = {}
         """By tenant; replaced and never changed."""
         self._described: frozenset[str] = frozenset()
@@ -140,12 +143,12 @@ class ResidencyKeeper:
             for usage in (self._usage_by_files(tenant, residency),)
             for model in residency.models.values()
         ]
-        return plan_warming(candidates, memory.spare if memory and not memory.shortage else None)
+        return plan_warming(candidates, memory.spare if memory and not memory.shortage else None, shared=self.shared)
 
     async def warm(self, tenant: str, model: str, rate: int) -> Work:
         """The work that reads a model into RAM, at `rate` bytes a second at most (0: as fast as it goes).
 
-        Raises NotSupported, InvalidArgument, Busy, GpuUnavailable.
+        Raises NotSupported, InvalidArgument, Busy, GpuUnavailable, WontFit.
         """
         if tenant not in self._described:
             raise NotSupported(f"No tenant file says where the models of {tenant} are: set directories in its [models]")
@@ -158,6 +161,7 @@ class ResidencyKeeper:
                 f"{tenant} has no model files called {harmless(model)!r}, or several: give the whole name"
             )
         self._refuse_twice(tenant, files)
+        await self._refuse_without_room(files)
 
         async def work(report: Report) -> WarmedUp:
             return await self._warm(tenant, files, rate, report)
@@ -189,6 +193,16 @@ class ResidencyKeeper:
         if now is not None and now.cached is not None and now.cached * 100 < now.size * NOT_STAYED:
             raise WontFit("All of it was read but did not stay in RAM: too little memory is available")
         return WarmedUp(tenant, files.name, total, took)
+
+    async def _refuse_without_room(self, files: ModelResidency) -> None:
+        """Where memory is shared, a warmed file must not take the room of its own copy on the GPU."""
+        memory = await asyncio.to_thread(self._memory) if self.shared else None
+        missing = max(0, files.size - (files.cached or 0))
+        if memory is not None and missing and missing + files.size > memory.spare:
+            raise WontFit(
+                f"The GPU uses the machine's own memory, in which {files.name} takes {format_bytes(files.size)} as "
+                f"files and as much again once it is loaded: {format_bytes(memory.spare)} can be used"
+            )
 
     def _refuse_twice(self, tenant: str, files: ModelResidency) -> None:
         if (tenant, files.name) in self._warming:

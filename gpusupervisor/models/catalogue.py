@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpusupervisor.clock import MICROSECONDS, Clock
-from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.engine_http import NO_USERS, EngineHttp, Peer
 from gpusupervisor.engine_http.keys import Header
 from gpusupervisor.engines.model_apis.api import ModelApi
 from gpusupervisor.engines.model_apis.door import Door
@@ -42,6 +42,7 @@ class EngineFacts:
     signs: object
     """What changes when it loads or unloads though no VRAM moves; compared only."""
     headers: tuple[Header, ...] = ()
+    peer: Peer = NO_USERS
     """Its keys."""
     off: frozenset[str] = frozenset()
     """Its settings that are known to be off."""
@@ -146,7 +147,7 @@ class ModelCatalogue:
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def _door(self, facts: EngineFacts) -> Door:
-        return Door(self._http, facts.endpoint, facts.headers, facts.off)
+        return Door(self._http, facts.endpoint, facts.headers, facts.peer, facts.off)
 
     def _replaced(self, engine: str, facts: EngineFacts) -> _Entry:
         if engine in self._entries:

@@ -51,6 +51,8 @@ class Ceiling:
     """With everybody else at the least."""
     taken: tuple[Taken, ...]
     """Who holds the difference, the largest first."""
+    shared: bool = False
+    """It is the host's memory, so host programs keep part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def ceiling_of(situation: Situation, uuid: str, least: Least = nothing_watched) 
         taken.append(Taken(tenant.id, kept if watched is None else min(watched, held), tenant.protected))
     taken = sorted((each for each in taken if each.size > 0), key=lambda each: (-each.size, each.by))
     size = max(0, limit - sum(each.size for each in taken))
-    return Ceiling(uuid, gpu.name, gpu.total, limit, size, tuple(taken))
+    return Ceiling(uuid, gpu.name, gpu.total, limit, size, tuple(taken), gpu.shared)
 
 
 def requests(situation: Situation, engine: str, gpu: str, model: Model, manners: Manners) -> tuple[Request, ...]:
@@ -153,9 +155,10 @@ def beside_its_own(engine: str, card: str) -> str:
 def too_large(needs: int, ceiling: Ceiling) -> str:
     """The arithmetic of a model that is too large for a card: nobody is to blame."""
     kept = ceiling.total - ceiling.limit
+    by = "taken by host programs" if ceiling.shared else "kept by the driver"
     return (
         f"it needs {format_bytes(needs)}, and {ceiling.name} offers {format_bytes(ceiling.limit)} at most: "
-        f"{format_bytes(ceiling.total)} minus {format_bytes(kept)} kept by the driver and for the reserve"
+        f"{format_bytes(ceiling.total)} minus {format_bytes(kept)} {by} and for the reserve"
     )
 
 

@@ -53,28 +53,37 @@ class WarmedUp:
     """Microseconds."""
 
 
-def plan_warming(candidates: Iterable[Candidate], spare: int | None) -> tuple[WarmStep, ...]:
+def plan_warming(candidates: Iterable[Candidate], spare: int | None, *, shared: bool = False) -> tuple[WarmStep, ...]:
     """A verdict on each, the worthiest first.
 
     spare: bytes that files may fill, those included that are there already; None = not known, so nothing is worth it.
+    shared: the GPU uses the same memory, so that a model takes room twice once it is loaded.
     """
     left = spare or 0
     steps = []
     for candidate in sorted(candidates, key=_worth):
-        step = _judge(candidate, left)
+        step = _judge(candidate, left, shared=shared)
         if step.verdict in ("worth-it", "warm"):
-            left -= step.model.size
+            left -= room_for(step.model.size, shared=shared)
         steps.append(step)
     return tuple(steps)
 
 
-def _judge(candidate: Candidate, left: int) -> WarmStep:
+def room_for(size: int, *, shared: bool) -> int:
+    """Bytes of RAM that a warm model of this size takes, its copy on the GPU included where that is in RAM too."""
+    return 2 * size if shared else size
+
+
+def _judge(candidate: Candidate, left: int, *, shared: bool) -> WarmStep:
     engine, model = candidate.engine, candidate.model
     if model.cached is None:
         return WarmStep(engine, model, "unknown", model.problem or "it is unknown how much of it is in RAM")
     if model.is_warm:
         return WarmStep(engine, model, "warm", "it is in RAM already")
-    if model.size > left:
+    if room_for(model.size, shared=shared) > left:
+        if shared:
+            why = "too little memory is left for its files and for its copy on the GPU, which share it"
+            return WarmStep(engine, model, "would-not-stay", why)
         return WarmStep(engine, model, "would-not-stay", "too little memory is left after the models before it")
     why = "it was used recently" if candidate.usage else "there is room, although it has not been seen in use"
     return WarmStep(engine, model, "worth-it", why)

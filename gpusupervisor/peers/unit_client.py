@@ -16,8 +16,8 @@ from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, driver_call
 from gpusupervisor.engines.configured import Unit
-from gpusupervisor.engines.unit_files import environment_of
 from gpusupervisor.tenants.declared import PREFIX, Variables
+from gpusupervisor.unit_environment import environment_of
 
 NAME = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusupervisor.engine_http import Header
+from gpusupervisor.engine_http import NO_USERS, Header, Peer
 from gpusupervisor.processes.identity import ProcessIdentity
 
 
@@ -46,6 +46,8 @@ class TenantPresence:
     """The address is the one of its file, not one that a process has named: keys may be sent there."""
     headers: tuple[Header, ...] = ()
     """What goes with every request to the endpoint; keys only when `endpoint_is_written`."""
+    peer: Peer = NO_USERS
+    """What must be at the other end of the endpoint."""
 
     @property
     def absence(self) -> str:

@@ -70,6 +70,13 @@ class Endpoint:
     """Nobody else is to be expected at the shipped port, so that it is asked there even while it holds no VRAM."""
     headers: tuple[Header, ...] = ()
     """Sent with every request, keys only to the address that the file names."""
+    user: str = ""
+    """Account, by name or number, whose socket may speak for the tenant and be sent its keys, beside root's and those
+    of its processes."""
+    tls_ca: str = ""
+    """Absolute path of the certificates that may have signed the engine's; empty: the system's."""
+    tls_fingerprint: str = ""
+    """SHA-256 of the engine's certificate, 64 lower-case hex digits; empty: not pinned."""
 
 
 @dataclass(frozen=True, slots=True)

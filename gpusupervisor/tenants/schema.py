@@ -12,9 +12,10 @@ from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.configuration.checking import TableReader
 from gpusupervisor.configuration.document import Table
 from gpusupervisor.configuration.layers import Finding
+from gpusupervisor.engine_http import UNIX, is_local
 from gpusupervisor.tenants.definition import ENGINES, NEEDS_AUTO, Endpoint, Match, TenantDefinition
 from gpusupervisor.tenants.schema_activity import expand_probe, read_activity
-from gpusupervisor.tenants.schema_http import flag_complaint, read_headers
+from gpusupervisor.tenants.schema_http import file_complaint, flag_complaint, read_headers
 from gpusupervisor.tenants.schema_models import read_models
 from gpusupervisor.tenants.schema_release import read_releases
 
@@ -24,6 +25,8 @@ ID_HELP = "1 to 64 letters, digits or . _ : @ -"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 """Name of an environment variable."""
 
+_ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}[$]?", re.ASCII)
+_FINGERPRINT = re.compile(r"[0-9A-Fa-f]{64}")
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _LONGEST_PATTERN = 512
@@ -153,6 +156,9 @@ def _read_endpoint(reader: TableReader) -> Endpoint | None:
             port_variable=endpoint.text("port-variable", complaint=_variable_complaint),
             own_port=endpoint.boolean("own-port", False),
             headers=read_headers(endpoint),
+            user=endpoint.text("user", complaint=_account_complaint),
+            tls_ca=endpoint.text("tls-ca", complaint=file_complaint),
+            tls_fingerprint=endpoint.text("tls-fingerprint", complaint=_fingerprint_complaint).replace(":", "").lower(),
         )
 
 
@@ -160,8 +166,20 @@ def _variable_complaint(name: str) -> str:
     return "" if VARIABLE.fullmatch(name) else 'is no environment variable; allowed: e.g. "OLLAMA_HOST"'
 
 
+def _account_complaint(name: str) -> str:
+    return "" if _ACCOUNT.fullmatch(name) else 'is no account; allowed: a name or a number, e.g. "vllm"'
+
+
+def _fingerprint_complaint(text: str) -> str:
+    if _FINGERPRINT.fullmatch(text.replace(":", "")):
+        return ""
+    return "is no SHA-256 fingerprint; allowed: 64 hex digits, as openssl x509 -noout -fingerprint -sha256 prints them"
+
+
 def _url_complaint(url: str) -> str:
     allowed = 'allowed: http or https, a host and a port, nothing else, e.g. "http://127.0.0.1:8188"'
+    if url.startswith(UNIX):
+        return "" if is_local(url) else f"is no Unix socket of the form unix:/PATH; {allowed}"
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -84,7 +84,7 @@ def _read_key(headers: TableReader, name: str) -> KeyFile:
         assert key is not None
         if not key.has("file"):
             key.complain("file", f"is missing, e.g. {_KEY_EXAMPLE}")
-        return KeyFile(key.text("file", complaint=_file_complaint), key.text("prefix"))
+        return KeyFile(key.text("file", complaint=file_complaint), key.text("prefix"))
 
 
 def _is_number(value: object) -> bool:
@@ -94,7 +94,8 @@ def _is_number(value: object) -> bool:
 _KEY_EXAMPLE = '{ file = "/etc/gpusupervisor/keys/NAME", prefix = "Bearer " }'
 
 
-def _file_complaint(path: str) -> str:
+def file_complaint(path: str) -> str:
+    """What is wrong with the path of a file."""
     return "" if os.path.isabs(path) and ".." not in path.split("/") else "is no absolute path"
 
 

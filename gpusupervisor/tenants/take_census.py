@@ -1,7 +1,7 @@
 """Taking the census: every byte of VRAM is a tenant's, an unmanaged process's, or unattributed (pure)."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusupervisor.engine_http import without_keys
@@ -13,6 +13,7 @@ from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.listening import Address, with_address
 from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.speakers import peer_of
 
 
 @dataclass(slots=True)
@@ -44,7 +45,15 @@ class _Found:
             holdings=holdings,
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
             servers=tuple(self.servers),
+            peer=peer_of(endpoint, self._processes()),
         )
+
+    def _processes(self) -> Iterator[ProcessIdentity]:
+        """Those that may speak for it."""
+        yield from self.servers
+        for holder in self.holders:
+            if holder.identity is not None and not holder.orphan:
+                yield holder.identity
 
     def _address(self) -> str:
         """Where it is asked; nowhere while nothing of it is there that could be at an address that others use too."""

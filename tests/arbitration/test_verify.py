@@ -40,3 +40,10 @@ def test_a_tenant_is_never_credited_with_more_than_it_gave_up(before: Measuremen
 def test_progress_never_goes_back_when_more_is_freed(freed: int, expected: int) -> None:
     order = ["nothing", "some", "complete"]
     assert order.index(progress(freed, expected)) <= order.index(progress(freed + GIB, expected))
+
+
+def test_of_shared_memory_a_host_program_that_grows_hides_no_release_and_one_that_ends_makes_none() -> None:
+    before = Measurement(9 * GIB, 40 * GIB, {}, is_unified=True)
+    assert credited(before, Measurement(GIB, 30 * GIB, {}, is_unified=True)) == 8 * GIB
+    assert credited(before, Measurement(9 * GIB, 60 * GIB, {}, is_unified=True)) == 0
+    assert credited(before, Measurement(None, 44 * GIB, {}, is_unified=True)) == 4 * GIB

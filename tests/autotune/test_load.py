@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpusupervisor.autotune.curve import Work
-from gpusupervisor.autotune.load import load_for
+from gpusupervisor.autotune.load import Place, load_for
 from gpusupervisor.autotune.run import Load, Stopped
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
@@ -50,7 +50,7 @@ async def peer() -> AsyncIterator[Peer]:
 
 
 def load(engine: str, http: EngineHttp, peer: Peer, tokens: int = 20) -> Load:
-    return load_for(engine, http, CLOCK, peer.url, "smollm2", tokens)
+    return load_for(engine, http, CLOCK, Place(peer.url), "smollm2", tokens)
 
 
 async def test_ollama_is_asked_for_the_same_each_time(http: EngineHttp, peer: Peer) -> None:
@@ -114,7 +114,7 @@ async def test_an_engine_that_is_not_there_cannot(http: EngineHttp, peer: Peer) 
 
 async def test_an_engine_on_another_machine_is_not_asked(http: EngineHttp) -> None:
     with pytest.raises(NotSupported, match="not on this machine"):
-        await load_for("llama.cpp", http, CLOCK, "http://192.0.2.1:8080", "", 20).prepare()
+        await load_for("llama.cpp", http, CLOCK, Place("http://192.0.2.1:8080"), "", 20).prepare()
 
 
 @pytest.mark.parametrize("answer", [reply(HTML), reply(b"[]"), reply(b"{}", 500), b"nonsense"])
@@ -150,13 +150,13 @@ async def test_cancelled_it_hangs_up_so_that_the_engine_stops(http: EngineHttp, 
 
 def test_engines_without_a_load_are_named(http: EngineHttp) -> None:
     with pytest.raises(NotSupported, match="'comfyui'"):
-        load_for("comfyui", http, CLOCK, "http://127.0.0.1:8188", "", 20)
+        load_for("comfyui", http, CLOCK, Place("http://127.0.0.1:8188"), "", 20)
 
 
 @pytest.mark.parametrize(("model", "tokens"), [("", 256), ("smollm2", 0), ("smollm2", 1_000_000)])
 def test_a_load_must_be_described(http: EngineHttp, model: str, tokens: int) -> None:
     with pytest.raises(InvalidArgument):
-        load_for("ollama", http, CLOCK, "http://127.0.0.1:11434", model, tokens)
+        load_for("ollama", http, CLOCK, Place("http://127.0.0.1:11434"), model, tokens)
 
 
 class TestSimulatedOllama:
@@ -175,7 +175,7 @@ class TestSimulatedOllama:
         await engine.stop()
 
     async def test_it_loads_and_generates(self, http: EngineHttp, endpoint: str) -> None:
-        ollama = load_for("ollama", http, CLOCK, endpoint, "small", 20)
+        ollama = load_for("ollama", http, CLOCK, Place(endpoint), "small", 20)
         await ollama.prepare()
         work = await ollama.run(SOON)
         assert work.units == 20
@@ -183,4 +183,4 @@ class TestSimulatedOllama:
 
     async def test_a_model_that_it_has_not_is_not_supported(self, http: EngineHttp, endpoint: str) -> None:
         with pytest.raises(NotSupported, match="model 'large' not found"):
-            await load_for("ollama", http, CLOCK, endpoint, "large", 20).prepare()
+            await load_for("ollama", http, CLOCK, Place(endpoint), "large", 20).prepare()

@@ -10,7 +10,7 @@ import pytest
 
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.engines.configured import Given, Unit
+from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.keepers.engine_discovery import EngineDiscovery
 from gpusupervisor.keepers.engine_scan import EngineScan
@@ -18,6 +18,7 @@ from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import Match, TenantDefinition
+from gpusupervisor.unit_environment import Given
 from tests.benchmarks.conftest import Report
 from tests.engines.answers import BY_ENGINE, VERSIONS
 from tests.http_peer import Peer, reply

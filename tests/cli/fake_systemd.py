@@ -21,6 +21,7 @@ class Unit:
     command: Sequence[str] = ()
     environment: Sequence[str] = field(default=())
     environment_files: Sequence[str] = field(default=())
+    unset: Sequence[str] = field(default=())
 
 
 class FakeSystemd:
@@ -83,4 +84,6 @@ def _property(unit: Unit, name: str) -> Variant:
             return Variant("a(sasbttttuii)", entry)
         case "Environment":
             return Variant("as", list(unit.environment))
+        case "UnsetEnvironment":
+            return Variant("as", list(unit.unset))
     return Variant("a(sb)", [[file, False] for file in unit.environment_files])

@@ -165,19 +165,31 @@ def test_the_users_bus_is_the_users_own(environment: dict[str, str], uid: int, a
     assert user_bus(environment, uid) == address
 
 
-async def test_services_are_told_with_how_they_are_started(bus: PrivateBus) -> None:
+async def test_services_are_told_with_how_they_are_started(bus: PrivateBus, tmp_path: Path) -> None:
+    file = tmp_path / "d.env"
+    file.write_text("ARGS=--port 8081\nGONE=1\n")
     units = [
-        FakeUnit("a.service", command=["/bin/a", "--port", "${PORT}", "$OTHER"], environment=["PORT=1", "EMPTY="]),
+        FakeUnit(
+            "a.service", command=["/bin/a", "--port", "${PORT}", "$OTHER", "${NONE}x", "$$HOME", "a$PORT"],
+            environment=["PORT=1", "EMPTY="],
+        ),
         FakeUnit("b.service", "failed", environment_files=["/etc/default/b"]),
         FakeUnit("c.service", "stopped"),
-        FakeUnit("d.service", "activating", environment_files=["/etc/default/d"]),
-    ]
+        FakeUnit(
+            "d.service", "activating", command=["/bin/d", "$ARGS"], environment_files=[str(file), str(tmp_path)],
+            unset=["GONE"],
+        ),
+    ]  # fmt: skip
     systemd = await FakeSystemd.on(bus.address, units)
     other = await FakeSystemd.connection(bus.address)
     a, d, b, c = await services(other) or []
-    assert (a.command_line, a.environment) == (("/bin/a", "--port", "1", "$OTHER"), ("PORT=1", "EMPTY="))
-    assert (d.state, d.environment_files) == ("activating", ("/etc/default/d",))
+    assert a.command_line == ("/bin/a", "--port", "1", "x", "$HOME", "a$PORT")
+    assert a.environment == ("PORT=1", "EMPTY=")
+    assert d.command_line == ("/bin/d", "--port", "8081")
+    assert (d.state, d.environment, d.unreadable) == ("activating", ("ARGS=--port 8081",), (str(tmp_path),))
     assert [(each.name, each.state) for each in (b, c)] == [("b.service", "failed"), ("c.service", "stopped")]
+    _, elsewhere, *_ = await services(other, local=False) or []
+    assert (elsewhere.command_line, elsewhere.unreadable) == (("/bin/d",), (str(file), str(tmp_path)))
     await systemd.leave()
     assert await services(other) is None
     other.disconnect()

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpusupervisor.engines.configured import Given, Unit
+from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.interpret import NOT_ASKED, ApiFacts
 from gpusupervisor.engines.reading import Reading, read
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.unit_environment import Given
 from tests.tenants.people import who
 
 PID = 700

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.engines.configured import Given, Unit
+from gpusupervisor.engines.configured import Unit
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.keepers.engine_discovery import ASKED_EVERY, FIRST_RETRY, EngineDiscovery
 from gpusupervisor.keepers.engine_scan import EVERY, EngineScan
@@ -22,6 +22,7 @@ from gpusupervisor.tenants.matching import Recognition
 from gpusupervisor.tenants.recognizer import Recognizer
 from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.take_census import take_census
+from gpusupervisor.unit_environment import Given
 from tests.gpu.machine import HandClock
 from tests.http_peer import Peer
 from tests.tenants.people import GIB, HEX, SESSION, USER, gpu, sample, who

@@ -58,6 +58,13 @@ def test_a_model_too_large_for_the_card_is_blamed_on_nobody() -> None:
     )
 
 
+def test_of_shared_memory_host_programs_keep_what_the_driver_keeps_elsewhere() -> None:
+    now = situation(ENGINE, free=5, reserve=1)
+    card = replace(now.gpus[CARD], shared=True, reserved=4 * GIB)
+    found = fit(replace(now, gpus={CARD: card}), model(needs=30))
+    assert found.detail.endswith("24.0 GiB minus 5.0 GiB taken by host programs and for the reserve")
+
+
 def test_an_engine_that_evicts_its_own_needs_nobody_else() -> None:
     engine = replace(ENGINE, holdings={CARD: 10 * GIB})
     now = situation(engine, COMFYUI, free=5)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from dbus_fast import Variant
 
-from gpusupervisor.engines.configured import Given
 from gpusupervisor.peers import unit_client
+from gpusupervisor.unit_environment import Given
 from tests.bus.conftest import PrivateBus
 from tests.peers.conftest import Follower
 from tests.peers.fake_systemd import FakeSystemd, command

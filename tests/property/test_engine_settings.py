@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusupervisor.engines.arguments import given_on
-from gpusupervisor.engines.environment_file import assigned_by_unit_file, environment_file, words
 from gpusupervisor.engines.reading import read
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.engines.values import go_duration, keep_alive, spoken
+from gpusupervisor.unit_syntax import assigned_by_unit_file, environment_file, words
 from tests.engines.builders import api, process, service
 
 tables = st.sampled_from(sorted(TABLES))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpusupervisor.models.load_speed import LoadSpeeds, MeasuredLoad, estimate, measured_speed
 from gpusupervisor.models.residency import ModelResidency, find, residency_of
-from gpusupervisor.models.warm_plan import Candidate, Usage, plan_warming
+from gpusupervisor.models.warm_plan import Candidate, Usage, plan_warming, room_for
 from gpusupervisor.reader.page_cache import layout
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -117,12 +117,14 @@ candidates = st.lists(
 )
 
 
-@given(candidates, st.none() | sizes)
-def test_a_plan_judges_each_once_and_never_fills_more_than_there_is(found: list[Candidate], spare: int | None) -> None:
-    plan = plan_warming(found, spare)
+@given(candidates, st.none() | sizes, st.booleans())
+def test_a_plan_judges_each_once_and_never_fills_more_than_there_is(
+    found: list[Candidate], spare: int | None, shared: bool
+) -> None:
+    plan = plan_warming(found, spare, shared=shared)
     assert len(plan) == len(found)
     wanted = [step for step in plan if step.verdict == "worth-it"]
-    assert sum(step.model.size for step in wanted) <= (spare or 0)
+    assert sum(room_for(step.model.size, shared=shared) for step in wanted) <= (spare or 0)
     assert all(step.reason for step in plan)
     assert all((step.verdict == "unknown") == (step.model.cached is None) for step in plan)
 

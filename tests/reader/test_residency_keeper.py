@@ -115,6 +115,26 @@ async def test_what_is_in_ram_is_known_without_a_tick_waiting_for_it(bench: Benc
     )
 
 
+async def test_where_the_gpu_shares_the_memory_a_model_is_not_warmed_into_the_room_of_its_own_copy(
+    bench: Bench, side: Side
+) -> None:
+    make_cold(write(side.models / "m.gguf", 6 * MIB))
+    bench.start()
+    side.tick()
+    await eventually(lambda: side.cached("m.gguf") == 0, "it is cold")
+    for spare, verdict in ((10 * MIB, "would-not-stay"), (13 * MIB, "worth-it")):
+        side.memory = Memory(0, Memory(0, 0).margin + spare)
+        side.keeper.shared = True
+        (step,) = await side.keeper.plan_warming()
+        assert step.verdict == verdict
+        if verdict != "worth-it":
+            with pytest.raises(WontFit, match="as much again once it is loaded"):
+                await side.keeper.warm("app", "m.gguf", 0)
+        side.keeper.shared = False
+        (step,) = await side.keeper.plan_warming()
+        assert step.verdict == "worth-it"
+
+
 async def test_a_tick_in_which_nothing_changed_makes_nothing_anew(bench: Bench, side: Side) -> None:
     write(side.models / "m.gguf")
     bench.start()

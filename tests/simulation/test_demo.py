@@ -122,6 +122,16 @@ async def test_an_engine_whose_start_is_interrupted_is_ended(tmp_path: Path) -> 
     assert not any(child.is_running() for child in children)
 
 
+async def test_another_machine_is_shown_instead_of_the_story(folder: Path) -> None:
+    demo = await _start(folder, "--once", "--card", "tesla-no-fans")
+    output, errors = await demo.communicate()
+    assert demo.returncode == 0, errors.decode()
+    text = output.decode()
+    for part in ("$ gpusupervisorctl status", "Tesla P40", "the driver has no fans to control", "125 to 250 W"):
+        assert part in text
+    assert _left_behind(folder) == []
+
+
 async def test_without_a_bus_daemon_it_says_what_to_install(tmp_path: Path) -> None:
     environment = {"PATH": "/nonexistent", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     demo = await asyncio.create_subprocess_exec(

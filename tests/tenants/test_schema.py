@@ -92,7 +92,7 @@ def test_a_release_is_read_whole() -> None:
         ("priority = 101\n" + MINIMAL, "priority", "from 0 to 100"),
         ("priority = true\n" + MINIMAL, "priority", "is true"),
         ('protected = "yes"\n' + MINIMAL, "protected", "true, false"),
-        ('needs-vram = "13GB"\n' + MINIMAL, "needs-vram", '"auto"'),
+        ('needs-vram = "13XB"\n' + MINIMAL, "needs-vram", '"auto"'),
         ("needs-vram = 0\n" + MINIMAL, "needs-vram", "more than 0"),
         ('floor = "infinity"\n' + MINIMAL, "floor", "600M"),
         ('cooldown = "soon"\n' + MINIMAL, "cooldown", "from 0 to 1d"),

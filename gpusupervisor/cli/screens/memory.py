@@ -13,7 +13,7 @@ WIDEST = 100
 """Columns of a bar; a longer one tells no more."""
 _COLOURS = ("green", "cyan", "magenta", "blue", "yellow")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_SHADES = {"unattributed": ("▓", "%"), "driver": ("▒", "="), "free": ("░", ".")}
+_SHADES = {"unattributed": ("▓", "%"), "driver": ("▒", "="), "host": ("▒", "="), "free": ("░", ".")}
 """Of what nobody holds: as blocks and in ASCII."""
 
 
@@ -41,8 +41,12 @@ def holders(gpu: Shape) -> list[Holder]:
 
 
 def rest(gpu: Shape) -> list[tuple[str, int]]:
-    """What nobody holds of a card: nobody's, the driver's and the firmware's, and what is free."""
-    of = {"unattributed": "unattributed", "driver": "memory_reserved", "free": "memory_free"}
+    """What no GPU process holds of a card: nobody's, the driver's and the firmware's, and what is free.
+
+    Where the memory is the host's, host programs hold what is the driver's elsewhere.
+    """
+    keeper = "host" if gpu["memory_source"] == "unified" else "driver"
+    of = {"unattributed": "unattributed", keeper: "memory_reserved", "free": "memory_free"}
     return [(name, gpu[key]) for name, key in of.items() if gpu[key]]
 
 

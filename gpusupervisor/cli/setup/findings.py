@@ -71,7 +71,8 @@ class Unit:
     """Where it listens, by its file, its command line or its environment."""
     command_line: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    environment_files: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Its environment files that could not be read."""
 
     @property
     def runs(self) -> bool:

@@ -65,7 +65,7 @@ async def _after_the_first_look(client: Client) -> Objects:
 
 async def _units(client: Client, notes: list[str]) -> list[Unit]:
     """The units that are tenants', of the system and of the user."""
-    found = await services(client.bus)
+    found = await services(client.bus, local=not client.place.host)
     if found is None:
         notes.append(_NO_SYSTEMD)
     units = await _recognised(client, found or [], of_user=False)
@@ -106,7 +106,7 @@ def _described(service: Service, *, of_user: bool) -> dict[str, Variant]:
 def _unit(service: Service, answer: Mapping[str, str], of_user: bool) -> Unit:
     return Unit(
         service.name, of_user, service.state, answer["tenant"], answer["endpoint"], service.command_line,
-        dict(entry.partition("=")[::2] for entry in service.environment), service.environment_files,
+        dict(entry.partition("=")[::2] for entry in service.environment), service.unreadable,
     )  # fmt: skip
 
 

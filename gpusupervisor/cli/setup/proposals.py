@@ -116,7 +116,7 @@ def _unreachable(tenant: Tenant, units: Iterable[Unit]) -> Iterator[str]:
     places = []
     if ports := sorted({port for process in tenant.processes for port in process.ports}):
         places.append(f"its processes listen on {', '.join(map(str, ports))}")
-    if files := sorted({file for unit in running for file in unit.environment_files}):
+    if files := sorted({file for unit in running for file in unit.unreadable}):
         places.append(f"its address may be set in {', '.join(files)}")
     why = safe(tenant.detail) or "it does not answer"
     more = f" ({'; '.join(safe(each) for each in places)})" if places else ""

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, InvalidAddressError
 
 from gpusupervisor.cli.client import PROPERTIES, plain
+from gpusupervisor.unit_environment import environment_of
+from gpusupervisor.unit_syntax import expanded
 
 NAME = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"
@@ -20,7 +21,6 @@ PATIENCE = 5.0
 """Seconds for an answer."""
 _SERVICES = "*.service"
 _RUNNING = ("active", "reloading", "activating")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Service:
     command_line: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     """NAME=VALUE."""
-    environment_files: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Its environment files that could not be read."""
 
 
 def user_bus(environment: Mapping[str, str], uid: int) -> str:
@@ -61,15 +62,20 @@ async def connected(address: str) -> AsyncIterator[MessageBus | None]:
         bus.disconnect()
 
 
-async def services(bus: MessageBus) -> list[Service] | None:
-    """Every service that is installed or loaded, with how it is started where it runs; None when nobody answers."""
+async def services(bus: MessageBus, *, local: bool = True) -> list[Service] | None:
+    """Return every service that is installed or loaded, with how it is started where it runs; None without an answer.
+
+    local: it is this machine's systemd, so that the services' environment files are here.
+    """
     loaded = await _ask(bus, PATH, "ListUnitsByPatterns", "asas", [], [_SERVICES])
     if loaded is None:
         return None
     installed = await _ask(bus, PATH, "ListUnitFilesByPatterns", "asas", [], [_SERVICES]) or []
     states = {str(name): str(active) for name, _, load, active, *_ in loaded if load == "loaded"}
     running = [(str(unit[0]), str(unit[6])) for unit in loaded if unit[3] in _RUNNING]
-    found = list(await asyncio.gather(*(_started(bus, name, path, states[name]) for name, path in running)))
+    found = list(
+        await asyncio.gather(*(_started(bus, name, path, states[name], local=local) for name, path in running))
+    )
     names = {str(path).rpartition("/")[2] for path, state in installed if state not in ("masked", "alias")}
     here = {each.name for each in found}
     return found + [
@@ -78,29 +84,28 @@ async def services(bus: MessageBus) -> list[Service] | None:
     ]
 
 
-async def _started(bus: MessageBus, name: str, path: str, state: str) -> Service:
-    """A service with how it is started."""
-    properties = ("ExecStart", "Environment", "EnvironmentFiles")
+async def _started(bus: MessageBus, name: str, path: str, state: str, *, local: bool) -> Service:
+    """Return a service with the command line and environment that its next start has."""
+    properties = ("ExecStart", "Environment", "EnvironmentFiles", "UnsetEnvironment")
     interface = f"{NAME}.Service"
     answers = await asyncio.gather(
         *(_ask(bus, path, "Get", "ss", interface, each, interface=PROPERTIES) for each in properties)
     )
-    commands, environment, files = (answer or [] for answer in answers)
-    variables = dict(str(entry).partition("=")[::2] for entry in environment)
-    program, arguments = commands[0][:2] if commands else ("", [])
+    commands, assignments, files, unset = (answer or [] for answer in answers)
+    found = [(str(file), bool(optional)) for file, optional in files]
+    given, unreadable = await asyncio.to_thread(
+        environment_of, name, [str(each) for each in assignments], (), found if local else (), map(str, unset)
+    )
+    variables = {variable: each.value for variable, each in given.items()}
+    program, arguments = commands[-1][:2] if commands else ("", [])
     return Service(
         name,
         state,
         str(program),
-        tuple(_filled_in(str(argument), variables) for argument in arguments),
-        tuple(map(str, environment)),
-        tuple(str(entry[0]) for entry in files),
+        expanded([str(argument) for argument in arguments], variables),
+        tuple(f"{variable}={value}" for variable, value in variables.items()),
+        unreadable if local else tuple(file for file, _ in found),
     )
-
-
-def _filled_in(argument: str, variables: Mapping[str, str]) -> str:
-    """An argument as systemd passes it on, with the variables that the unit itself sets."""
-    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), argument)
 
 
 async def _ask(bus: MessageBus, path: str, member: str, signature: str, *body: Any, interface: str = "") -> Any:  # noqa: ANN401  (D-Bus values)

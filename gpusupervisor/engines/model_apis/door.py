@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from gpusupervisor.engine_http import Answer, BadAnswer, EngineHttp, HttpError
+from gpusupervisor.engine_http import NO_USERS, Answer, BadAnswer, EngineHttp, HttpError, Peer
 from gpusupervisor.engine_http.keys import Header
 from gpusupervisor.engines.model_apis.listing import Reply
 from gpusupervisor.foreign_text import harmless
@@ -47,21 +47,26 @@ class Door:
     endpoint: str
     headers: tuple[Header, ...] = ()
     """Sent with everything: its keys."""
+    peer: Peer = NO_USERS
+    """What must be at the other end."""
     off: frozenset[str] = frozenset()
     """Its settings that are known to be off."""
 
     async def get(self, path: str) -> Answer:
         """A passive look. Raises HttpError."""
         return await self.http.request(
-            "GET", self.endpoint, path, timeout=TIMEOUT, headers=self.headers, remote=True, largest=LARGEST
-        )
+            "GET", self.endpoint, path, timeout=TIMEOUT, headers=self.headers, remote=True, largest=LARGEST,
+            peer=self.peer,
+        )  # fmt: skip
 
     async def order(self, verb: str, path: str, body: object = None, *, timeout: int = ACTION_TIMEOUT) -> Reply:  # noqa: ASYNC109
         """Send what changes something, on this machine only. Never raises for what the engine does."""
         data = None if body is None else json.dumps(body).encode()
         headers = self.headers if body is None else (("Content-Type", "application/json"), *self.headers)
         try:
-            answer = await self.http.request(verb, self.endpoint, path, timeout=timeout, body=data, headers=headers)
+            answer = await self.http.request(
+                verb, self.endpoint, path, timeout=timeout, body=data, headers=headers, peer=self.peer
+            )
         except HttpError as error:
             return Reply("failed", f"it {error}")
         failure = _FAILURE.search(answer.body)

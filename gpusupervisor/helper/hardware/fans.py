@@ -2,13 +2,17 @@
 
 import ctypes
 
-from gpusupervisor.gpu.errors import DriverError
+from gpusupervisor.gpu.calls import has
+from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, DriverError
 from gpusupervisor.helper.hardware.handle import Handle
 from gpusupervisor.helper.hardware.structures import FanSpeedInfo
 from gpusupervisor.helper.values import FanPolicy, FanReading
 
 POLICIES: dict[int, FanPolicy] = {0: "automatic", 1: "manual"}
 """nvmlFanControlPolicy_t: NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW, NVML_FAN_POLICY_MANUAL."""
+
+MOST_FANS = 16
+"""No card has more."""
 
 
 class Fans:
@@ -19,7 +23,12 @@ class Fans:
 
     def count(self) -> int:
         """How many can be commanded; raises DriverError where the driver has none to command, as on laptops."""
-        return int(self._handle.ask("nvmlDeviceGetNumFans"))
+        try:
+            return int(self._handle.ask("nvmlDeviceGetNumFans"))
+        except DriverError as error:
+            if error.code != FUNCTION_NOT_FOUND:
+                raise
+        return self._count_by_reading()
 
     def limits(self) -> tuple[int, int]:
         """Lowest and highest percent that the card accepts for all its fans."""
@@ -30,7 +39,7 @@ class Fans:
         """One fan now; what the driver does not tell is None."""
         return FanReading(
             index=index,
-            percent=self._handle.try_ask("nvmlDeviceGetFanSpeed_v2", index),
+            percent=self._percent(index),
             target=self.target(index),
             rpm=self._rpm(index),
             policy=self.policy(index),
@@ -54,6 +63,23 @@ class Fans:
         """Give a fan back to the driver; the policy read back."""
         self._handle.ask("nvmlDeviceSetDefaultFanSpeed_v2", index)
         return self.policy(index)
+
+    def _count_by_reading(self) -> int:
+        """Drivers before 510.39 do not tell how many there are; those before 418.30 have no more than one."""
+        if not has("nvmlDeviceGetFanSpeed_v2"):
+            self._handle.ask("nvmlDeviceGetFanSpeed")
+            return 1
+        self._handle.ask("nvmlDeviceGetFanSpeed_v2", 0)
+        count = 1
+        while count < MOST_FANS and self._handle.try_ask("nvmlDeviceGetFanSpeed_v2", count) is not None:
+            count += 1
+        return count
+
+    def _percent(self, index: int) -> int | None:
+        told = self._handle.try_ask("nvmlDeviceGetFanSpeed_v2", index)
+        if told is None and index == 0:  # drivers before 418.30
+            told = self._handle.try_ask("nvmlDeviceGetFanSpeed")
+        return None if told is None else int(told)
 
     def _rpm(self, index: int) -> int | None:
         """pynvml's own wrapper reads fan 0 whichever is asked for."""

@@ -72,7 +72,7 @@ class Probe:
             count = self._fans.count()
         except DriverError as error:
             self._note(error)
-            absent = error.error_class == "unsupported" and error.code != FUNCTION_NOT_FOUND
+            absent = error.error_class in ("unsupported", "refused")
             return Capability("unsupported", NO_FANS if absent else str(error)), 0
         if not count:
             return Capability("unsupported", NO_FANS), 0

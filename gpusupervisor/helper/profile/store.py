@@ -21,7 +21,7 @@ from gpusupervisor.privileged.root_files import RootFolder, UntrustedFile
 
 Stored = TypeVar("Stored")
 
-_UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_UUID = re.compile(r"((GPU|MIG)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _FILE = re.compile(rf"(profile|trial)-(?P<gpu>{_UUID.pattern})\.json", re.ASCII)
 _PHASES: Sequence[Phase] = ("applying", "probation", "settled")
 _LATEST = UNKNOWN - 1

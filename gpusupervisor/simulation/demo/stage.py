@@ -13,6 +13,7 @@ from types import TracebackType
 
 from gpusupervisor.simulation.engines.launch import Engine, disguised_python, start_engine
 from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
+from gpusupervisor.simulation.worlds import lay_out
 from gpusupervisor.tenants.catalog import SHIPPED
 
 SHORT = "2s"
@@ -29,7 +30,9 @@ class StageError(Exception):
 class Stage:
     """Everything that the story needs; leaves nothing behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: str = "") -> None:
+        """world: of simulation.worlds, in the place of a desktop with an RTX 4090."""
+        self._world = world
         self._stack = AsyncExitStack()
         self.directory = Path()
         self.bus_address = ""
@@ -57,12 +60,17 @@ class Stage:
         try:
             self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gpusupervisor-demo-")))
             self.tenants.mkdir()
-            SimulatedCard(self.card).write_card([SimulatedGpu()])
+            if self._world:
+                lay_out(self.card, self._world)
+            else:
+                SimulatedCard(self.card).write_card([SimulatedGpu()])
             await self._start_bus()
             await self._enter(await start_engine("desktop", "--card", self.card))
             self.ollama = await self._enter(await self._start_ollama())
             self.comfyui = await self._enter(await self._start_comfyui())
             self._describe()
+            if self._world:
+                await self._start_helper()
             await self._start_daemon()
         except BaseException:
             await self._stack.aclose()
@@ -74,6 +82,16 @@ class Stage:
     ) -> None:
         """End every process and remove the directory."""
         await self._stack.aclose()
+
+    async def command(self, *words: str) -> str:
+        """What gpusupervisorctl prints here. Raises StageError with what it says when it fails."""
+        command = (sys.executable, "-m", "gpusupervisor.cli.main", *words)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, env=self.environment, stdout=pipe, stderr=pipe)
+        output, errors = await process.communicate()
+        if process.returncode != 0:
+            raise StageError(f"gpusupervisorctl {' '.join(words)} failed: {errors.decode().strip()}")
+        return output.decode()
 
     async def start_stranger(self, hold: str) -> None:
         """Start an application that nobody has described."""
@@ -120,6 +138,15 @@ class Stage:
         )  # fmt: skip
         assert bus.stdout is not None
         self.bus_address = (await asyncio.wait_for(bus.stdout.readline(), 10)).decode().strip().partition(",")[0]
+
+    async def _start_helper(self) -> None:
+        for name in ("state", "runtime"):
+            (self.directory / "helper" / name).mkdir(parents=True, mode=0o700)
+        await self._spawn(
+            sys.executable, "-m", "gpusupervisor.simulation.helper_daemon", "--card", str(self.card),
+            "--folder", str(self.directory / "helper"), "--bus", self.bus_address,
+            stderr=(self.directory / "helper.log").open("wb"),
+        )  # fmt: skip
 
     async def _start_daemon(self) -> None:
         state = self.directory / "state"

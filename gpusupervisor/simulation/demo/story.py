@@ -1,6 +1,5 @@
 """The story, scene by scene. Each step is asked for, then witnessed on D-Bus; what does not happen ends it."""
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -84,15 +83,9 @@ class Story:
 
     async def show(self) -> None:
         """How things stand, as `gpusupervisorctl status` shows it."""
-        command = (sys.executable, "-m", "gpusupervisor.cli.main", "status")
-        process = await asyncio.create_subprocess_exec(
-            *command, env=self._stage.environment, stdout=asyncio.subprocess.PIPE
-        )
-        output, _ = await process.communicate()
-        if process.returncode != 0:
-            raise DidNotHappenError("gpusupervisorctl status failed")
+        shown = await self._stage.command("status")
         self._tell.says("$ gpusupervisorctl status")
-        self._tell.code(output.decode())
+        self._tell.code(shown)
 
     async def _an_idle_model(self) -> None:
         self._tell.scene("1. An LLM server holds 13 GiB that it is not using")

@@ -5,7 +5,7 @@
 
 from gpusupervisor.simulation.nvml.allocation import Allocation
 from gpusupervisor.simulation.nvml.board import Board, FanState, Settings
-from gpusupervisor.simulation.nvml.card import SimulatedCard
+from gpusupervisor.simulation.nvml.card import Card, SimulatedCard
 from gpusupervisor.simulation.nvml.card_world import CardWorld
 from gpusupervisor.simulation.nvml.install import installed
 from gpusupervisor.simulation.nvml.world import GIB, MIB, SimulatedGpu, SimulatedProcess, World
@@ -15,6 +15,7 @@ __all__ = [
     "MIB",
     "Allocation",
     "Board",
+    "Card",
     "CardWorld",
     "FanState",
     "Settings",

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from gpusupervisor.gpu.driver_access import Refusal
 from gpusupervisor.simulation.nvml.allocation import ALLOCATIONS, write_atomically
 from gpusupervisor.simulation.nvml.board import Board, Settings
 from gpusupervisor.simulation.nvml.settings_file import SettingsFile
@@ -33,10 +34,18 @@ class Card:
     latency: dict[str, float] = field(default_factory=dict)
     hanging: list[str] = field(default_factory=list)
     missing_symbols: list[str] = field(default_factory=list)
+    windows: bool = False
+    """A guest of Windows (WSL2)."""
+    refusal: Refusal = ""
+    """What refuses to have the control device opened."""
+    host_memory: tuple[int, int] | None = None
+    """Bytes of the machine's memory, and what host programs hold of it; None for the real machine's."""
     resumes: int = 0
     """Counted up when the machine wakes from a suspend."""
     root_only: bool = False
     """Setters answer NO_PERMISSION to a process without CAP_SYS_ADMIN, as in life."""
+    unprivileged: bool = False
+    """To every process, whatever it may."""
     list_zombies: bool = False
     """Zombies stay in the process lists, as they do with some drivers."""
 
@@ -50,11 +59,15 @@ class SimulatedCard:
 
     def write_card(self, gpus: Iterable[SimulatedGpu] = (SimulatedGpu(),), **settings: Setting) -> None:
         """Lay the directory out, or describe the card anew. settings: the fields of Card."""
+        self.write(Card(list(gpus), **settings))
+
+    def write(self, card: Card) -> None:
+        """Lay the directory out, or describe the card anew."""
         allocations = self.directory / ALLOCATIONS
         allocations.mkdir(parents=True, exist_ok=True)
         if allocations.stat().st_mode & 0o7777 != 0o1777:
             allocations.chmod(0o1777)  # every user's process may hold memory
-        self._save(Card(list(gpus), **settings))
+        self._save(card)
 
     def change(self, **settings: Setting) -> None:
         """Change some fields of the card, e.g. change(hanging=["nvmlDeviceGetMemoryInfo_v2"])."""
@@ -112,10 +125,13 @@ class SimulatedCard:
 
 def parse_card(text: Mapping[str, Any]) -> Card:
     """A card from its JSON; raises TypeError for a field that there is not."""
-    return Card(**{**text, "gpus": [_parse_gpu(gpu) for gpu in text.get("gpus", ())]})
+    host = text.get("host_memory")
+    gpus = [parse_gpu(gpu) for gpu in text.get("gpus", ())]
+    return Card(**{**text, "gpus": gpus, "host_memory": None if host is None else (host[0], host[1])})
 
 
-def _parse_gpu(text: Mapping[str, Any]) -> SimulatedGpu:
+def parse_gpu(text: Mapping[str, Any]) -> SimulatedGpu:
+    """A GPU from its JSON; raises TypeError for a field that there is not."""
     processes = [
         SimulatedProcess(**{**process, "kinds": tuple(process.get("kinds", ("compute",)))})
         for process in text.get("processes", ())

@@ -115,7 +115,8 @@ class CardWorld(World):
         self.hanging, self.missing_symbols = set(card.hanging), set(card.missing_symbols)
         self._list_zombies = card.list_zombies
         self._resumes = card.resumes
-        self.privileged = not card.root_only or _may_administer()
+        self.windows, self.refusal, self.host_memory = card.windows, card.refusal, card.host_memory
+        self.privileged = not card.unprivileged and (not card.root_only or _may_administer())
 
     def _follow_allocations(self) -> bool:
         modified = os.stat(self._allocations).st_mtime_ns

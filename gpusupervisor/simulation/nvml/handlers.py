@@ -125,6 +125,16 @@ def _pci_info(library: SimulatedLibrary, handle: Argument, out: Argument) -> Non
     info.busIdLegacy = f"{int(domain, 16) & 0xFFFF:04X}:{bus}:{rest}".encode()
 
 
+@nvml("nvmlDeviceGetAddressingMode", since=(580, 65, 6))
+def _addressing(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
+    gpu, mode = gpu_of(library, handle, "nvmlDeviceGetAddressingMode"), target(out)
+    if mode.version != pynvml.nvmlDeviceAddressingMode_v1:
+        raise Answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+    if gpu.addressing is None:
+        raise Answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    mode.value = gpu.addressing
+
+
 @nvml("nvmlDeviceGetMemoryInfo")
 def _memory_v1(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
     gpu, memory = gpu_of(library, handle, "nvmlDeviceGetMemoryInfo"), target(out)
@@ -166,7 +176,7 @@ def _list_handler(kind: str, function: str) -> Handler:
         if room < len(listed):
             raise Answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
         for index, process in enumerate(listed):
-            _write_entry(_entry(library, entries, index), process, known=not gpu.mig)
+            _write_entry(_entry(library, entries, index), process, known=gpu.sizes_told and not gpu.mig)
 
     return handler
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pynvml
 
 from gpusupervisor.gpu import driver_access
-from gpusupervisor.gpu.driver_access import DeviceAccess
+from gpusupervisor.gpu.driver_access import DeviceAccess, SystemFiles
 from gpusupervisor.simulation.nvml import (  # noqa: F401  (they register the functions)
     event_handlers,
     handlers,
@@ -64,6 +64,14 @@ class SimulatedFiles:
     def installed_library(self) -> str:
         """Of the one that is loaded next."""
         return self._world.driver
+
+    def host_memory(self) -> tuple[int, int]:
+        """What GPU processes hold of shared memory is not available to anybody else."""
+        if self._world.host_memory is None:
+            return SystemFiles().host_memory()
+        total, programs = self._world.host_memory
+        held = sum(gpu.used() for gpu in self._world.gpus if gpu.unified)
+        return total, max(0, total - programs - held)
 
 
 def _put(loader: object, library: object, references: int) -> None:

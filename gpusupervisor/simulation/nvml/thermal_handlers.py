@@ -41,6 +41,11 @@ def _count(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
     target(out).value = gpu.board.fan_count
 
 
+@nvml("nvmlDeviceGetFanSpeed")
+def _get_first_speed(library: SimulatedLibrary, handle: Argument, out: Argument) -> None:
+    target(out).value = _speed(library, gpu_of(library, handle, "nvmlDeviceGetFanSpeed"), 0)
+
+
 @nvml("nvmlDeviceGetFanSpeed_v2", since=(418, 30))
 def _get_speed(library: SimulatedLibrary, handle: Argument, index: Argument, out: Argument) -> None:
     target(out).value = _speed(library, gpu_of(library, handle, "nvmlDeviceGetFanSpeed_v2"), index)

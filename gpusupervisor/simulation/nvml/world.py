@@ -48,6 +48,10 @@ class SimulatedGpu:
     """A machine that shares memory with the host: how GetMemoryInfo refuses to answer."""
     mig: bool | None = None
     """MIG mode; None where the card has no MIG."""
+    sizes_told: bool = True
+    """False: the process lists say of nobody how much it holds, as in a guest of Windows."""
+    addressing: int | None = None
+    """nvmlDeviceAddressingModeType_t: 2 where Linux manages its memory; None answers NOT_SUPPORTED."""
     utilization_supported: bool = True
     lost: bool = False
     processes: list[SimulatedProcess] = field(default_factory=list)
@@ -106,6 +110,8 @@ class World:
         """GPU UUID to the number of calls that reached (and so woke) it."""
         self.threads: set[int] = set()
         """Idents of the threads that called."""
+        self.host_memory: tuple[int, int] | None = None
+        """Bytes of the machine's memory, and what its host programs hold of it; None for the real machine's."""
         self.privileged = True
         """False: setters answer NO_PERMISSION."""
         self.time = time.monotonic

@@ -6,7 +6,10 @@ from typing import Literal
 ActivityState = Literal["absent", "idle", "busy", "claimed", "stirring", "stuck", "unknown"]
 """busy: the engine's word and work of its processes agree. claimed: the engine's word alone. stirring: signs of life
 alone, such as CPU time. Only `busy` gives a claim to room; only `idle` may be asked to release."""
-Trouble = Literal["", "unreachable", "slow", "nonsense", "needs-key", "not-allowed"]
+Trouble = Literal[
+    "", "unreachable", "no-route", "slow", "nonsense", "needs-key", "not-allowed", "blocked", "not-tls",
+    "bad-certificate", "foreign-socket",
+]  # fmt: skip
 """What is wrong with an engine's API."""
 
 

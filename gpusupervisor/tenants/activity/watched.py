@@ -134,4 +134,4 @@ class Watched:
 
 def _answered(seen: Observation) -> bool:
     """Whether a probe that asks the engine had any answer: one that cannot be used, or wants a key, is one too."""
-    return seen.trouble in ("nonsense", "needs-key") or (not seen.trouble and seen.state != "absent")
+    return seen.trouble in ("nonsense", "needs-key", "not-tls") or (not seen.trouble and seen.state != "absent")

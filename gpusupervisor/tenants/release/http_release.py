@@ -10,12 +10,17 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from gpusupervisor.engine_http import (
+    NO_USERS,
     Answer,
     BadAnswer,
+    BadCertificate,
     EngineHttp,
+    ForeignSocket,
     Header,
     HttpError,
+    NoRoute,
     NotAllowed,
+    Peer,
     Unreachable,
     has_key,
     is_local,
@@ -73,6 +78,8 @@ class Place:
     """What goes with every request."""
     takes_keys: bool = True
     """The address is the one that a file names: keys may be sent there."""
+    peer: Peer = NO_USERS
+    """What must be at the other end."""
 
 
 async def request_release(method: ReleaseMethod, place: Place, http: EngineHttp) -> ReleaseAnswer:
@@ -154,7 +161,8 @@ class _Asking:
     async def _get(self, path: str) -> object:
         """JSON. Raises HttpError."""
         headers = (*self.place.headers, *self.method.headers)
-        return _json(await self.http.get(self.place.endpoint, path, timeout=self.method.timeout, headers=headers))
+        place, timeout = self.place, self.method.timeout
+        return _json(await self.http.get(place.endpoint, path, timeout=timeout, headers=headers, peer=place.peer))
 
     async def _send(self, item: str) -> ItemAnswer:
         method = self.method
@@ -170,12 +178,13 @@ class _Asking:
             headers = (("Content-Type", "application/json"), *headers)
         try:
             answer = await self.http.request(
-                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers
-            )
+                method.verb, self.place.endpoint, path, timeout=method.timeout, body=body, headers=headers,
+                peer=self.place.peer,
+            )  # fmt: skip
             return _read(method, item, answer)
-        except Unreachable as error:
+        except (Unreachable, NoRoute) as error:
             return ItemAnswer(item, "failed", str(error), was_sent=False)
-        except NotAllowed as error:
+        except (NotAllowed, ForeignSocket, BadCertificate) as error:
             return ItemAnswer(item, "refused", str(error), was_sent=False)
         except HttpError as error:  # lost, cut off or malformed: only the measurement tells what came of it
             return ItemAnswer(item, "failed", str(error))

@@ -6,11 +6,16 @@ from typing import Protocol
 from gpusupervisor.engine_http import (
     Answer,
     BadAnswer,
+    BadCertificate,
+    Blocked,
     EngineHttp,
+    ForeignSocket,
     HttpError,
     KeyFile,
     NeedsKey,
+    NoRoute,
     NotAllowed,
+    NotTls,
     TimedOut,
     Unreachable,
 )
@@ -62,8 +67,9 @@ async def fetch(context: ProbeContext, path: str, timeout: int) -> Answer:  # no
     presence = context.presence
     # Another machine is asked only when a file says so: a process could name any.
     answer = await context.http.get(
-        presence.endpoint, path, timeout=timeout, headers=presence.headers, remote=presence.endpoint_is_written
-    )
+        presence.endpoint, path, timeout=timeout, headers=presence.headers, remote=presence.endpoint_is_written,
+        peer=presence.peer,
+    )  # fmt: skip
     if answer.status in NO_ENTRY:
         raise NeedsKey(f"answered {harmless(path, 60)} with status {answer.status}: {_about_key(presence)}")
     if not answer.ok:
@@ -92,12 +98,21 @@ def unanswered(kind: str, error: HttpError, context: ProbeContext) -> Observatio
     return Observation(kind, "unknown", reason, context.now, trouble=_trouble(error))
 
 
+_TROUBLES: tuple[tuple[type[HttpError], Trouble], ...] = (
+    (NeedsKey, "needs-key"),
+    (TimedOut, "slow"),
+    (NoRoute, "no-route"),
+    (Blocked, "blocked"),
+    (NotTls, "not-tls"),
+    (BadCertificate, "bad-certificate"),
+    (ForeignSocket, "foreign-socket"),
+    (NotAllowed, "not-allowed"),
+)
+"""The first that fits; "nonsense" for everything else."""
+
+
 def _trouble(error: HttpError) -> Trouble:
-    if isinstance(error, NeedsKey):
-        return "needs-key"
-    if isinstance(error, TimedOut):
-        return "slow"
-    return "not-allowed" if isinstance(error, NotAllowed) else "nonsense"
+    return next((trouble for kind, trouble in _TROUBLES if isinstance(error, kind)), "nonsense")
 
 
 def count(value: object) -> int | None:

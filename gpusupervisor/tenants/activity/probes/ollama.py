@@ -122,7 +122,9 @@ class OllamaProbe:
 async def _ask_runner(context: ProbeContext, port: int) -> Runner:
     """A runner that cannot tell is `silent`: older ones have no /slots."""
     try:
-        answer = await context.http.get(f"http://127.0.0.1:{port}", "/slots", timeout=SLOTS_TIMEOUT)
+        answer = await context.http.get(
+            f"http://127.0.0.1:{port}", "/slots", timeout=SLOTS_TIMEOUT, peer=context.presence.peer
+        )
         if answer.status == 503:  # llama-server's "Loading model"
             return "loads"
         if not answer.ok:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusupervisor.engines.environment_file import assigned_by_unit_file, environment_file, words
+from gpusupervisor.unit_syntax import assigned_by_unit_file, environment_file, expanded, words
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,22 @@ def test_words_are_cut_at_spaces_and_lose_their_quotes() -> None:
 )
 def test_a_unit_files_assignments(text: str, names: set[str]) -> None:
     assert assigned_by_unit_file(text) == names
+
+
+@pytest.mark.parametrize(
+    ("argument", "passed"),
+    [
+        ("$ARGS", ("--port", "8081")),
+        ("${ARGS}", ("--port 8081",)),
+        ("${NONE}x", ("x",)),
+        ("$$HOME", ("$HOME",)),
+        ("a$PORT", ("a$PORT",)),
+        ("$NONE", ()),
+        ("$PORT/x", ()),
+        ("$QUOTED", ("a b", "\\n")),
+        ("$", ("$",)),
+    ],
+)
+def test_variables_in_a_command_are_filled_in_as_systemd_does(argument: str, passed: tuple[str, ...]) -> None:
+    environment = {"ARGS": "--port 8081", "PORT": "1", "QUOTED": "'a b' \\\\n"}
+    assert expanded([argument], environment) == passed

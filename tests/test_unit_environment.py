@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusupervisor.engines.configured import Given
-from gpusupervisor.engines.unit_files import MAX_FILE, environment_of, read_bounded
+from gpusupervisor.unit_environment import MAX_FILE, Given, environment_of, read_bounded
 
 
 def write(path: Path, text: str) -> str:

@@ -4,9 +4,18 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from gpusupervisor.engines.configured import Given
-from gpusupervisor.engines.environment_file import assigned_by_unit_file, environment_file
+from gpusupervisor.unit_syntax import assigned_by_unit_file, environment_file
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value with the place that says so."""
+
+    value: str
+    source: str
+
 
 MAX_FILE = 64 * 1024
 """Bytes."""

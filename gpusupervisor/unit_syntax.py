@@ -1,8 +1,10 @@
-"""Environment files and Environment= lines, read as systemd reads them (systemd.exec(5)); pure."""
+"""systemd's syntax: environment files, Environment= lines, and variables in ExecStart= lines (systemd.exec(5),
+systemd.service(5)). The one implementation, for the service and its clients. Pure functions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+_REFERENCE = re.compile(r"\$\{([^}]*)\}|\$\$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SPACE = " \t"
 _KEPT_ESCAPES = '"\\`$'
@@ -90,19 +92,38 @@ def _quoted(text: str, position: int, quote: str) -> tuple[str, int]:
     return part, position + 1
 
 
+def expanded(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the arguments of a command with variables filled in.
+
+    An argument that begins with "$" is a variable's name as a whole, and becomes the words of its value (none if it is
+    not set). Elsewhere ${NAME} is the value as it stands, "$$" is "$", and "$NAME" stays.
+    """
+    return tuple(word for argument in command for word in _expanded(argument, environment))
+
+
+def _expanded(argument: str, environment: Mapping[str, str]) -> Iterator[str]:
+    if len(argument) > 1 and argument[0] == "$" and argument[1] not in "{$":
+        yield from _words(environment.get(argument[1:], ""), escapes={})
+    else:
+        yield _REFERENCE.sub(lambda found: environment.get(found[1], "") if found[1] is not None else "$", argument)
+
+
 def words(line: str) -> list[str]:
-    """A line cut at spaces, quotes taken off."""
-    return [word for word in _words(line) if word is not None]
+    """Return the words of an Environment= line, without quotes, C escapes resolved."""
+    return list(_words(line, _ESCAPED))
 
 
-def _words(line: str) -> Iterator[str]:
+def _words(line: str, escapes: Mapping[str, str]) -> Iterator[str]:
+    """Words are separated by blanks; quotes may be anywhere in them. escapes: what a backslash makes of a character,
+    which is itself otherwise.
+    """
     word: str | None = None
     quote = ""
     characters = iter(line)
     for char in characters:
-        if char == "\\" and quote != "'":
+        if char == "\\":
             following = next(characters, "")
-            word = (word or "") + _ESCAPED.get(following, following)
+            word = (word or "") + escapes.get(following, following)
         elif quote:
             if char == quote:
                 quote = ""
