@@ -27,6 +27,8 @@ attempts = {
     "device": lambda: os.mknod(f"{folder}/device", 0o20600, os.makedev(1, 3)),
 }
 before = {name: tried(attempt) for name, attempt in attempts.items()}
+if os.path.exists(f"{folder}/device"):
+    os.unlink(f"{folder}/device")
 try:
     lock()
 except Unsupported as why:
