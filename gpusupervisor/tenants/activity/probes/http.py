@@ -19,9 +19,6 @@ MAX_WORKERS = 16
 class HttpProbe:
     """true = busy, false = idle, anything else = unknown."""
 
-    asks_engine = True
-    wants_cpu = False
-
     def __init__(self, spec: ProbeSpec) -> None:
         self.kind = spec.kind
         self.timeout = spec.timeout * (2 if spec.first else 1)
@@ -39,7 +36,10 @@ class HttpProbe:
             if spec.sleep_flag and (why := _may_go_to_sleep(spec.sleep_flag, context.presence)):
                 reason = f"it is awake; {spec.get} is not asked, which {why}"
                 return Observation(self.kind, "unknown", reason, context.now, defers=True)
-            busy = query(spec.busy_when, await ask(context, spec.get, spec.timeout))
+            answer = await ask(context, spec.get, spec.timeout)
+            if spec.stirring_when and query(spec.stirring_when, answer) is True:
+                return Observation(self.kind, "stirring", "its API reports a change that is no work", context.now)
+            busy = query(spec.busy_when, answer)
         except HttpError as error:
             return unanswered(self.kind, error, context)
         if busy is True:
@@ -54,7 +54,7 @@ class HttpProbe:
         return query(self._spec.asleep_when, answer) is True
 
     async def _ask_workers(self, context: ProbeContext) -> Observation:
-        """Busy when any of its processes is; idle only when all of them say so."""
+        """Busy or stirring when any of its processes is; idle only when all of them say so."""
         presence = context.presence
         if not presence.holders:
             return Observation(self.kind, "absent", presence.absence, context.now)
@@ -72,11 +72,11 @@ class HttpProbe:
             for holder, place in zip(processes, places, strict=True)
         ]  # fmt: skip
         seen = await asyncio.gather(*(self._ask(worker) for worker in workers))
-        for state in ("busy", "unknown", "absent"):
+        for state in ("busy", "stirring", "unknown", "absent"):
             # One that is in doubt is worse than one of which the next probe can tell.
             found = min((each for each in seen if each.state == state), key=lambda each: each.defers, default=None)
             if found is not None:
-                return found if state == "busy" else replace(found, state="unknown")
+                return found if state in ("busy", "stirring") else replace(found, state="unknown")
         return seen[0]
 
 
