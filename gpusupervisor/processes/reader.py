@@ -141,5 +141,6 @@ class ProcessReader:
             listening_ports=facts.listening_ports,
             listens_elsewhere=facts.listens_elsewhere,
             environment=facts.environment,
+            configuration=facts.configuration,
             hidden=frozenset() if facts.listening_ports else frozenset({"listening_ports"}),
         )

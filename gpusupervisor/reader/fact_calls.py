@@ -35,4 +35,7 @@ def _entry(told: Told) -> dict[str, Variant]:
         "listening_ports": Variant("au", list(told.facts.listening_ports)),
         "listens_elsewhere": Variant("b", told.facts.listens_elsewhere),
         "environment": Variant("a{ss}", dict(told.facts.environment)),
+        "configuration": Variant(
+            "a(sba{ss})", [[file.path, file.readable, dict(file.values)] for file in told.facts.configuration]
+        ),
     }
