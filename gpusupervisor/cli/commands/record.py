@@ -1,9 +1,6 @@
 """`record-card`: what the driver answers about this machine's cards, in a file from which a card can be simulated."""
 
-import asyncio
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
@@ -18,6 +15,10 @@ PATIENCE = 120.0
 
 async def record_card(session: Session) -> int:
     """Write the recording."""
+    import asyncio
+    import json
+    from pathlib import Path
+
     file = Path(session.options.file)
     if not session.options.force and await asyncio.to_thread(file.exists):
         raise CommandFailed(f"{file} exists: give another name, or --force to replace it", FAILED)
@@ -48,6 +49,8 @@ async def record_card(session: Session) -> int:
 
 async def _run(skip: list[str]) -> tuple[list[dict[str, Any]], str]:
     """The lines of one run, and why it did not end well: "crash", or in words."""
+    import asyncio
+
     options = [word for name in skip for word in ("--skip", name)]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, *RECORDER, *options, stdout=pipe, stderr=pipe)
@@ -66,6 +69,8 @@ async def _run(skip: list[str]) -> tuple[list[dict[str, Any]], str]:
 
 
 def _lines(output: bytes) -> list[dict[str, Any]]:
+    import json
+
     whole = output.decode("utf-8", "replace").splitlines()
     return [json.loads(line) for line in whole if line.endswith("}")]
 

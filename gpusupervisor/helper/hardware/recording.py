@@ -9,7 +9,6 @@ card or machine from another of its kind (UUID, serial numbers, names of process
 
 import argparse
 import ctypes
-import inspect
 import json
 import sys
 import time
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from gpusupervisor.gpu.calls import ask, has, initialise
+from gpusupervisor.gpu.calls import ask, getters, has, initialise
 from gpusupervisor.gpu.driver_access import files
 from gpusupervisor.gpu.errors import FUNCTION_NOT_FOUND, DriverError, plain
 from gpusupervisor.gpu.memory import MEMORY_V2
@@ -137,14 +136,9 @@ def _fans(handle: Handle) -> Iterator[tuple[str, Read]]:
 
 def _others(pointer: object) -> Iterator[tuple[str, Read]]:
     """Every other getter that takes nothing but the handle: nothing here needs it, but a later version may."""
-    import pynvml
-
     known = {_unversioned(symbol.name) for symbol in SYMBOLS}
-    for name, function in sorted(vars(pynvml).items()):
-        if not name.startswith("nvmlDeviceGet") or not inspect.isfunction(function) or _unversioned(name) in known:
-            continue
-        needed = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
-        if len(needed) == 1 and needed[0].name in ("handle", "device"):
+    for name in getters():
+        if _unversioned(name) not in known:
             yield f"other {name}", partial(_other, name, pointer)
 
 
