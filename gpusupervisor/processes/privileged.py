@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,10 @@ class PrivilegedFacts:
     """Only the variables that tenant definitions and engines' settings name."""
     listens_elsewhere: bool = False
     """It listens where 127.0.0.1 does not lead."""
+    network: OwnNetwork | None = None
+    """Where it has a network of its own."""
+    has_opened_gpu: bool = False
+    """It has a device file of the driver open."""
 
 
 @dataclass(frozen=True, slots=True)
