@@ -99,12 +99,6 @@ class Observatory:
         endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
         named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
         self._address_variables = frozenset(named)
-        self._wants_utilization = any(
-            probe.kind == "sm-utilization"
-            for definition in self.catalog.definitions.values()
-            if definition.activity
-            for probe in definition.activity.probes
-        )
 
     def variables(self) -> frozenset[str]:
         """Environment variables that may be read: by which processes say where they listen, what users' units are, and
@@ -131,7 +125,7 @@ class Observatory:
 
     async def look(self, *, needed: bool) -> Seen:
         """Look at everything that is due. needed: whether anybody wants the driver kept open."""
-        sample = await self._monitor.sample(utilization=self._wants_utilization, needed=needed, sensors=True)
+        sample = await self._monitor.sample(utilization=True, needed=needed, sensors=True)
         return await self._look(sample)
 
     async def wake(self) -> bool:
@@ -140,7 +134,7 @@ class Observatory:
 
     async def look_closely(self, tenant: str) -> Seen:
         """The same with the process lists read anew and, where one is named, a tenant's activity asked anew."""
-        seen = await self._look(await self._monitor.sample(fresh_processes=True, utilization=self._wants_utilization))
+        seen = await self._look(await self._monitor.sample(fresh_processes=True, utilization=True))
         if not tenant:
             return seen
         activity = await self._tracker.recheck(tenant)
@@ -189,6 +183,11 @@ class Observatory:
             )  # fmt: skip
         return engines
 
+    @property
+    def activity_counters(self) -> Mapping[str, int]:
+        """How often a tenant came into each branch of the judgement of its activity, since the start."""
+        return self._tracker.counters
+
     async def close(self) -> None:
         """End every look that is under way and let the driver go."""
         await self._discovery.close()
@@ -200,7 +199,7 @@ class Observatory:
         self._heed_declarations(_system_services(identities[pid] for pid in self._pids(sample) & identities.keys()))
         seen = self._seen(sample, self._census(sample, identities))
         self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._recognize(each, identities))
-        activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at)
+        activities = await self._tracker.look(seen.census, seen.definitions, sample.taken_at, full_cards(sample))
         return replace(seen, now=self._clock.now(), activities=activities)
 
     async def _identities(self, sample: Sample) -> Mapping[int, ProcessIdentity]:
@@ -262,6 +261,13 @@ class Observatory:
         else:
             self._users_problems.pop(presence.id, None)
         return replace(definition, protected=True) if presence.id in self._broken else definition
+
+
+def full_cards(sample: Sample) -> frozenset[str]:
+    """GPUs with so little free memory that nothing of weight can be loaded: less than an eighth."""
+    return frozenset(
+        gpu.identity.uuid for gpu in sample.gpus if gpu.memory is not None and gpu.memory.free < gpu.memory.total // 8
+    )
 
 
 def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:

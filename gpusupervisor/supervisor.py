@@ -49,6 +49,7 @@ from gpusupervisor.settings import Settings
 from gpusupervisor.state import Check, State
 from gpusupervisor.telemetry.chores import Limits
 from gpusupervisor.telemetry.service import Telemetry
+from gpusupervisor.tenants.activity.verdict import LIVELY
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.examination import Examination
@@ -387,9 +388,9 @@ class Supervisor:
         )
 
     def _needs_driver(self) -> bool:
-        """Whether somebody works, or memory is expected back."""
-        busy = self._seen is None or any(activity.state == "busy" for activity in self._seen.activities.values())
-        return busy or self._arbiter.is_waiting
+        """Whether somebody shows life, or memory is expected back."""
+        lively = self._seen is None or any(activity.state in LIVELY for activity in self._seen.activities.values())
+        return lively or self._arbiter.is_waiting
 
     def _interval(self) -> int:
         settings = self._configuration.settings

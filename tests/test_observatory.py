@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusupervisor.arbitration.compose import Seen
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.engines.configured import Unit
@@ -133,6 +134,10 @@ async def test_a_users_units_mistake_is_told_while_it_is_there(units: Units, htt
     await observatory.close()
 
 
+def _is_at(seen: Seen, tenant: str, peer: Peer) -> bool:
+    return seen.census.tenants[tenant].endpoint == peer.url
+
+
 @pytest.mark.parametrize(
     ("command", "path", "answer", "status"),
     [
@@ -149,8 +154,11 @@ async def test_an_engine_that_does_not_tell_whether_it_works_is_reachable_all_th
     peer.says(path, answer, status)
     line = f"python {command} --port {peer.port} --api-port {peer.port}"
     observatory = await observe(Machine(who(7, line)), units, http)
-    for _ in range(3):
-        seen = await observatory.look(needed=True)
+    seen = await observatory.look(needed=True)
+    async with asyncio.timeout(60):  # an answer that comes after the grace of one look is used by the next
+        while not any(seen.activities[each].answered for each in seen.activities if _is_at(seen, each, peer)):
+            await asyncio.sleep(0.01)
+            seen = await observatory.look(needed=True)
     [engine] = [each for each in observatory.engines(seen).values() if each.endpoint == peer.url]
     assert (engine.reachable, engine.detail) == (True, ""), seen.activities[engine.id]
     assert seen.activities[engine.id].state == "unknown"
@@ -192,8 +200,8 @@ async def test_of_an_engine_whose_process_is_not_found_that_is_said_and_what_kee
         while not (engine := observatory.engines(await observatory.look(needed=True))["comfyui"]).reachable:
             await asyncio.sleep(0.01)
     assert engine.settings_problem.startswith("it answers, but its process was not found")
-    assert "helper" not in engine.settings_problem
+    assert "reader" not in engine.settings_problem
     machine.sees = Sight("missing")
     engine = observatory.engines(await observatory.look(needed=True))["comfyui"]
-    assert engine.settings_problem.endswith("; the helper does not tell of other users' processes")
+    assert engine.settings_problem.endswith("; the reader does not tell of other users' processes")
     await observatory.close()

@@ -45,7 +45,8 @@ PRIVILEGED = {
     "helper": {*SHARED, *BUS_MODULES, "privileged", "helper", "gpu", "tenants.catalog", "tenants.definition",
                "tenants.schema"},
     "reader": {*SHARED, *BUS_MODULES, "privileged", "reader", "processes", "tenants.catalog", "tenants.declared",
-               "tenants.definition", "tenants.schema", "tenants.signs", "engines.variables"},
+               "tenants.definition", "tenants.schema", "tenants.signs", "engines.variables",
+               "engines.configuration_files"},
 }  # fmt: skip
 """Rooms and single modules that the privileged services are made of."""
 CLIENTS = {"cli"}

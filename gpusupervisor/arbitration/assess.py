@@ -94,7 +94,7 @@ def _lacking(situation: Situation, tenant: TenantSituation, cards: Sequence[str]
     sums = arithmetic(situation, tenant, cards)
     if need.source == "out-of-memory" and pressure is not None:
         word = "its engine says that it ran out of memory" if pressure.said else "it ran out of memory"
-        grown = f" after it had grown to {format_bytes(pressure.held)}" if pressure.grown else ""
+        grown = f" after it had grown by {format_bytes(pressure.grown)}" if pressure.grown else ""
         return f"{word}{grown}; {sums}: at least {missing} are missing"
     if need.is_open:
         grown = format_bytes(pressure.grown) if pressure else "some"

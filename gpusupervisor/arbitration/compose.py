@@ -10,12 +10,16 @@ from gpusupervisor.arbitration.pressure import Look, is_full
 from gpusupervisor.arbitration.reservations import ReservationBook
 from gpusupervisor.arbitration.situation import GpuSituation, Situation, TenantSituation, UnmanagedHolder
 from gpusupervisor.arbitration.verify import Measurement
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.gpu.sample import GpuMemory, GpuSample, Sample
+from gpusupervisor.quantities import format_bytes
 from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity
 from gpusupervisor.tenants.census import Census, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 
 _RESTING = ("idle", "absent")
+LISTING = "ollama"
+"""The probe that tells where each loaded model is placed, so that no placement means that none is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,9 @@ def _tenant(
     cards = _cards(seen, bare, definition, presence)
     _watch(seen, bare, history, presence, activity, cards, is_asked=presence.id in releasing)
     idle = activity.state == "idle"
+    unlisted = _unlisted(definition, activity, presence)
+    stayed = presence.holdings if unlisted else failure.stayed if failure is not None else {}
     left = definition.release_budget - past.releases_within_hour(seen.now)
-    is_paused = failure is not None and seen.now < failure.until
     return TenantSituation(
         id=presence.id,
         title=definition.title,
@@ -105,7 +110,7 @@ def _tenant(
         unknown_on=presence.unknown_on,
         floors=history.learned.floors(presence.id),
         default_floor=definition.floor,
-        stayed=failure.stayed if failure is not None and is_paused else {},
+        stayed=stayed,
         need=_need(bare, definition, activity, history, presence, cards),
         cards=cards,
         pressure=history.pressure.of(presence.id),
@@ -128,10 +133,25 @@ def _tenant(
         releases_left=left,
         budget_until=past.asked_at[0] + HOUR if left <= 0 and past.asked_at else 0,
         paused_for=history.swaps.paused(presence.id, seen.now),
-        release_problem=seen.release_problems.get(presence.id, ""),
+        release_problem=seen.release_problems.get(presence.id, "") or unlisted,
         releasing=presence.id in releasing,
         working_priority=definition.priority,
     )
+
+
+def _unlisted(definition: TenantDefinition, activity: Activity, presence: TenantPresence) -> str:
+    """Why there is nothing that the tenant could be asked for although it holds memory; empty when there is.
+
+    A release that names each loaded model has nothing to name when the engine lists none.
+    """
+    names_models = bool(definition.release) and all(rung.for_each for rung in definition.release)
+    says_where = definition.activity is not None and any(probe.kind == LISTING for probe in definition.activity.probes)
+    held = sum(presence.holdings.values()) - definition.floor
+    if not names_models or not says_where or not activity.answered or activity.state != "idle":
+        return ""
+    if activity.placement is not None or held < WORTHWHILE:
+        return ""
+    return f"its engine says that no model is loaded, but its processes hold {format_bytes(held)}: restart it"
 
 
 def _cards(seen: Seen, bare: Situation, definition: TenantDefinition, presence: TenantPresence) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gpusupervisor.arbitration.situation import BlockerReason, TenantSituation
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.quantities import format_duration
 
 ANYBODY = 101
@@ -71,7 +72,7 @@ def _not_now(tenant: TenantSituation, now: int, rank: int, beneficiary: str) -> 
     if tenant.priority >= rank:
         return Objection("higher-priority", f"its priority of {tenant.priority} is not below {rank}")
     if now < tenant.distrusted_until:
-        until = tenant.distrusted_until
+        until = 0 if tenant.distrusted_until == INFINITY else tenant.distrusted_until
         return Objection("does-not-give-back", f"{tenant.distrust}{_left(until, now, '; asked again in ')}", until)
     if now < tenant.cooldown_until:
         why = tenant.cooldown_reason or "it was asked a moment ago (cooldown)"

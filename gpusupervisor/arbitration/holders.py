@@ -21,7 +21,9 @@ class Candidate:
     gpus: tuple[str, ...]
     """The cards on which it holds memory, of known size or not."""
     is_hidden: bool
-    """The driver does not say how much more it holds."""
+    """It may give back more than `size`: the driver does not say how much, or it has failed to give it before."""
+    doubtful: int = 0
+    """Bytes that it has failed to give before."""
 
 
 def divide(
@@ -73,11 +75,12 @@ def _sort_cards(
 
 def _candidate(tenant: TenantSituation, cards: Sequence[str]) -> Candidate | None:
     frees = {gpu: size for gpu in cards if (size := tenant.above_floor(gpu))}
-    is_hidden = any(gpu in tenant.unknown_on for gpu in cards)
     size = sum(frees.values())
+    doubtful = sum(tenant.in_the_way(gpu) for gpu in cards) - size
+    is_hidden = doubtful >= WORTHWHILE or any(gpu in tenant.unknown_on for gpu in cards)
     if size < WORTHWHILE and not is_hidden:
         return None
-    return Candidate(tenant, frees, size, tuple(cards), is_hidden)
+    return Candidate(tenant, frees, size, tuple(cards), is_hidden, doubtful)
 
 
 def _blocker(tenant: TenantSituation, cards: Sequence[str], against: Objection) -> Blocker | None:

@@ -3,7 +3,8 @@
 Candidates are ranked: lowest priority first, then longest idle, then id. They are taken in that order until they
 suffice; then, from the most important down, every one that the others make unnecessary is dropped. The result is
 the sufficient set that reaches least far up the ranking, so more free memory never makes a plan reach further.
-A candidate of unknown size is asked only where those of known size do not suffice, and it could hold the rest.
+A candidate that may give an unknown amount (the driver does not say what it holds, or it has failed to give it before)
+is asked only where the others do not suffice, and it could hold the rest.
 """
 
 from collections.abc import Sequence
@@ -56,11 +57,11 @@ def make_plan(situation: Situation, request: Request, plan_id: str) -> ReleasePl
     cards = request.cards
     candidates, blockers = divide(situation, cards, request.beneficiary, rank)
     shortfall = max(0, _shortfall(situation, request, beneficiary))
-    chosen, sufficient = _choose(candidates, shortfall, _hidden(situation, cards))
+    chosen, sufficient = _choose(candidates, shortfall, _hidden(situation, candidates, cards))
     fits = _fits(situation, request, beneficiary)
     partly = not sufficient and fits and beneficiary is not None and beneficiary.less_helps
     steps = tuple(_step(each, rank) for each in (chosen if sufficient else candidates if partly else ()))
-    reclaimable = sum(each.size for each in candidates)
+    reclaimable = sum(each.size for each in candidates if each.size >= WORTHWHILE)
     found = Findings(shortfall, steps, blockers, reclaimable, sufficient=sufficient, fits=fits)
     return ReleasePlan(
         id=plan_id,
@@ -154,6 +155,8 @@ def _step(candidate: Candidate, rank: int) -> PlanStep:
     tenant = candidate.tenant
     expected = None if candidate.is_hidden and candidate.size < WORTHWHILE else candidate.size
     reason = f"idle, priority {tenant.priority} below {rank}"
+    if candidate.doubtful:
+        reason += "; it did not give its memory back before"
     return PlanStep(tenant.id, expected, reason, candidate.gpus, candidate.frees)
 
 
@@ -170,9 +173,9 @@ def _fits(situation: Situation, request: Request, beneficiary: TenantSituation |
     return request.need <= sum(situation.most(uuid) for uuid in cards) + elsewhere
 
 
-def _hidden(situation: Situation, cards: Sequence[str]) -> int:
-    """Bytes that holders of unknown size hold at most, all together: what no known holding explains."""
-    return sum(situation.gpus[gpu].unattributed for gpu in cards)
+def _hidden(situation: Situation, candidates: Sequence[Candidate], cards: Sequence[str]) -> int:
+    """Bytes that may come beyond what is promised: what no known holding explains, and what failed to come before."""
+    return sum(situation.gpus[gpu].unattributed for gpu in cards) + sum(each.doubtful for each in candidates)
 
 
 def _choose(candidates: Sequence[Candidate], shortfall: int, hidden: int) -> tuple[list[Candidate], bool]:

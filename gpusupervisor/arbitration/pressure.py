@@ -37,7 +37,7 @@ class Pressure:
     since: int
     """Microseconds of the domain clock."""
     held: int
-    """Bytes that it held at most."""
+    """Bytes that it held at most, or that it could have held when it ran out of memory: more than this is needed."""
     grown: int
     """Bytes by which it had grown."""
     said: bool = False
@@ -200,4 +200,5 @@ def _hear(session: _Session, look: Look) -> None:
         return
     session.said_at = said_at
     if look.now - said_at < REMEMBERED and not look.is_asked:
-        session.ran_out = Pressure("out-of-memory", look.now, session.top, session.top - session.base, said=True)
+        enough = max(session.top, session.held + max(0, look.available))  # would have been, for what was there then
+        session.ran_out = Pressure("out-of-memory", look.now, enough, session.top - session.base, said=True)

@@ -29,7 +29,7 @@ class TenantSituation:
     """GPU UUID to the bytes it keeps after a release; GPUs that are missing have `default_floor`."""
     default_floor: int = 0
     stayed: Mapping[str, int] = field(default_factory=dict)
-    """GPU UUID to the bytes that its last release failed to bring, for as long as it is not asked again."""
+    """GPU UUID to the bytes that its last release failed to bring: its floor, as long as its processes keep them."""
     need: Need | None = None
     """What it needs in total on `cards`; None when nothing is known."""
     cards: tuple[str, ...] = ()
@@ -54,9 +54,10 @@ class TenantSituation:
     cooldown_until: int = 0
     cooldown_reason: str = ""
     distrusted_until: int = 0
-    """Until when it is not asked because of releases that brought nothing; 0 when nothing is held against it."""
+    """Until when plans do not ask it because of releases that brought nothing, `INFINITY` for good; 0 when nothing is
+    held against it."""
     distrust: str = ""
-    """What came of them, in one clause; what they taught stays here when the pause is over."""
+    """What came of those releases, in one clause."""
     releases_left: int = 1
     """Of its hourly budget."""
     budget_until: int = 0

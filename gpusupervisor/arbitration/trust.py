@@ -1,8 +1,8 @@
 """What failed releases teach: growing pauses, what stays, and why. Values and pure functions.
 
-A release that was asked for and brought nothing costs trust. Until the pause is over what stayed counts as the
-tenant's floor, so that nothing is promised that has just failed to come. The record ends when the memory comes after
-all, or with the processes that kept it.
+A release that was asked for and brought nothing costs trust. What stayed counts as the tenant's floor from then on, so
+that nothing is promised that has failed to come; after a pause a plan may try again where nothing else suffices. The
+record ends when the memory comes after all, or with the processes that kept it.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from gpusupervisor.arbitration.situation import StepResult
 from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.quantities import format_bytes
 
 MINUTE = 60 * MICROSECONDS
 PAUSES = (MINUTE, 5 * MINUTE, 30 * MINUTE, 120 * MINUTE)
-"""After the first, second, ... release in a row that brought nothing; the last one again and again."""
+"""After the first, second, ... release in a row that brought nothing; after one more it is not asked by plans again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Failure:
     at: int
     """Of the last one, in microseconds of the domain clock."""
     until: int
-    """When the tenant may be asked by a plan again."""
+    """When the tenant may be asked by a plan again, without anything being promised; `INFINITY` for never."""
     answer: str
     """What came of the last request, in one clause."""
     plan: str
@@ -59,8 +60,8 @@ def failed(
     if result.outcome == "skipped" or not result.is_conclusive:
         return before
     count = before.count + 1 if before is not None and before.anchors == anchors else 1
-    pause = PAUSES[min(count, len(PAUSES)) - 1]
-    return Failure(count, now, now + pause, result.detail, plan, result.freed, dict(stayed), anchors)
+    until = now + PAUSES[count - 1] if count <= len(PAUSES) else INFINITY
+    return Failure(count, now, until, result.detail, plan, result.freed, dict(stayed), anchors)
 
 
 def still_holds(failure: Failure, holdings: Mapping[str, int], anchors: frozenset[ProcessKey]) -> bool:

@@ -24,6 +24,7 @@ from gpusupervisor.bus.allowance import (
 from gpusupervisor.bus.connection import DRIVER_NAME
 from gpusupervisor.bus.frame import Frame
 from gpusupervisor.bus.transport import BusConnection, accept_all, charge_nobody
+from gpusupervisor.bus.unread import MOST_UNREAD, Unread
 from gpusupervisor.bus.users import Users
 
 ROOT = 0
@@ -31,6 +32,8 @@ MOST_WAITING = 256
 """Calls of one user that wait for their turn; messages of one connection that wait for us to learn whose it is."""
 MOST_SERVED = 64
 """Calls of one user that are being served at the same time."""
+MOST_UNSENT = 256 << 10
+"""Bytes of answers to one user that have not left when its next call is begun: others' stand behind them."""
 MOST_USERS = 256
 """Users of whom it is remembered what they spent; those that spent nothing lately are forgotten first."""
 
@@ -46,6 +49,8 @@ class _User:
     waiting: deque[Message] = field(default_factory=deque)
     served: int = 0
     """Calls that are being served."""
+    unsent: int = 0
+    """Bytes of answers that have not left for the bus."""
     heavy: int = 0
     """Calls of `HEAVY`, those that wait included."""
 
@@ -66,6 +71,10 @@ class Gate:
         self._signals: Counter[str] = Counter()
         """What else came from those."""
         self._known: dict[int, _User] = {}
+        self._unread = Unread(bus)
+        self._doubted: dict[int, list[Message]] = {}
+        """Calls of users of whom it is being looked up how much they have not read."""
+        self._looks: set[asyncio.Task[None]] = set()
         self._turns: deque[int] = deque()
         """Users with calls that wait."""
         self._turn: asyncio.Handle | None = None
@@ -84,7 +93,7 @@ class Gate:
             return True
         allowance, now = self._user(uid).allowance, self._loop.time()
         if wait := allowance.wait(now):
-            if frame.wants_answer:
+            if frame.wants_answer and not self._unread.is_doubtful(uid):
                 self._bus.refuse(frame, _too_often(uid, wait))
             return False
         if not frame.is_call:
@@ -106,20 +115,31 @@ class Gate:
             self._strangers.setdefault(sender, []).append(call)
             self._users.look_up(sender, self._learned)
         else:
-            self._line_up(uid, call)
+            self._admit(uid, call)
 
-    def _charge(self, destination: str, size: int) -> None:
+    def _charge(self, destination: str, size: int, done: "asyncio.Future[None]") -> None:
         """A message of so many bytes goes to a peer."""
-        if uid := self._users.of(destination):
-            self._user(uid).allowance.spend(size / BYTES_PER_POINT, self._loop.time())
+        uid = self._users.of(destination)
+        if uid is None:
+            return
+        user = self._user(uid)
+        user.unsent += size
+        done.add_done_callback(lambda _done: self._left(user, size))
+        if uid != ROOT:
+            user.allowance.spend(size / BYTES_PER_POINT, self._loop.time())
+            self._unread.sent(uid, destination, size)
 
     async def close(self) -> None:
         """Nobody is served any more."""
         if self._turn:
             self._turn.cancel()
+        self._turns.clear()
         self._bus.accept = accept_all
         self._bus.charge = charge_nobody
         await self._users.close()
+        for look in self._looks:
+            look.cancel()
+        await asyncio.gather(*self._looks, return_exceptions=True)
 
     def _learned(self, sender: str, uid: int | None) -> None:
         """Whose a connection is; None: it has left, or the bus does not answer."""
@@ -128,7 +148,7 @@ class Gate:
             if uid is None:
                 self._refuse(call, DBusError(ErrorType.ACCESS_DENIED, "The bus cannot tell who is calling"))
             else:
-                self._line_up(uid, call)
+                self._admit(uid, call)
 
     def _user(self, uid: int) -> _User:
         if uid not in self._known:
@@ -140,8 +160,32 @@ class Gate:
 
     def _forget(self, now: float) -> None:
         for uid, user in list(self._known.items()):
-            if not user.waiting and not user.served and user.allowance.is_full(now):
+            if not (user.waiting or user.served or user.unsent) and user.allowance.is_full(now):
                 del self._known[uid]
+
+    def _admit(self, uid: int, call: Message) -> None:
+        """Line up a call, unless its user may not read what is answered: then that is looked up first."""
+        if uid == ROOT or not (uid in self._doubted or self._unread.is_doubtful(uid)):
+            self._line_up(uid, call)
+        elif uid not in self._doubted:
+            self._doubted[uid] = [call]
+            look = self._loop.create_task(self._look(uid))
+            self._looks.add(look)
+            look.add_done_callback(self._looks.discard)
+        elif len(self._doubted[uid]) < MOST_WAITING:
+            self._doubted[uid].append(call)
+
+    async def _look(self, uid: int) -> None:
+        await self._unread.look(uid)
+        unread, deaf = self._unread.is_doubtful(uid), self._unread.is_deaf(uid)
+        for call in self._doubted.pop(uid):
+            if deaf:
+                continue
+            if unread:
+                text = f"User {uid} has not read {MOST_UNREAD >> 20} MiB of answers: read them first"
+                self._refuse(call, DBusError(ErrorType.LIMITS_EXCEEDED, text))
+            else:
+                self._line_up(uid, call)
 
     def _line_up(self, uid: int, call: Message) -> None:
         user, now = self._user(uid), self._loop.time()
@@ -154,8 +198,7 @@ class Gate:
         user.waiting.append(call)
         if uid not in self._turns:
             self._turns.append(uid)
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._next)
+        self._go_on()
 
     def _problem_of(self, uid: int, user: _User, member: str, now: float) -> str:
         """Why a user is not served now; empty when nothing speaks against it."""
@@ -175,14 +218,23 @@ class Gate:
         self._turn = None
         for _ in range(len(self._turns)):
             uid = self._turns.popleft()
-            user = self._known[uid]
-            if uid != ROOT and user.served >= MOST_SERVED:
-                self._turns.append(uid)
-                continue
-            self._begin(uid, user)
-            break
-        if any(self._known[uid].served < MOST_SERVED or uid == ROOT for uid in self._turns):
+            if self._may_begin(uid):
+                self._begin(uid, self._known[uid])
+                break
+            self._turns.append(uid)
+        self._go_on()
+
+    def _may_begin(self, uid: int) -> bool:
+        user = self._known[uid]
+        return user.unsent <= MOST_UNSENT and (user.served < MOST_SERVED or uid == ROOT)
+
+    def _go_on(self) -> None:
+        if self._turn is None and any(self._may_begin(uid) for uid in self._turns):
             self._turn = self._loop.call_soon(self._next)
+
+    def _left(self, user: _User, size: int) -> None:
+        user.unsent -= size
+        self._go_on()
 
     def _begin(self, uid: int, user: _User) -> None:
         call = user.waiting.popleft()
@@ -195,8 +247,7 @@ class Gate:
     def _ended(self, user: _User, member: str) -> None:
         user.served -= 1
         user.heavy -= member in HEAVY
-        if self._turns and self._turn is None:
-            self._turn = self._loop.call_soon(self._next)
+        self._go_on()
 
 
 def _too_often(uid: int, wait: float) -> str:

@@ -28,8 +28,8 @@ TURN = 0.005
 
 Accept = Callable[[Frame], bool]
 """Whether a message may come in, by its header alone."""
-Charge = Callable[[str, int], None]
-"""Takes a destination, empty for all, and bytes."""
+Charge = Callable[[str, int, "asyncio.Future[None]"], None]
+"""Takes a destination, empty for all, bytes, and a future that is done when they have left."""
 
 
 def accept_all(_frame: Frame) -> bool:
@@ -37,7 +37,7 @@ def accept_all(_frame: Frame) -> bool:
     return True
 
 
-def charge_nobody(_destination: str, _size: int) -> None:
+def charge_nobody(_destination: str, _size: int, _done: "asyncio.Future[None]") -> None:
     """Where everybody is trusted."""
 
 
@@ -124,7 +124,7 @@ class BusConnection(MessageBus):
             done.set_result(None)
             return done
         done, size = self._outgoing.send(msg)
-        self.charge(msg.destination or "", size)
+        self.charge(msg.destination or "", size, done)
         return done
 
     async def call(self, msg: Message) -> Message:

@@ -1,12 +1,14 @@
 """What an engine is told in one place: by the process that runs, or by the unit that will start it (pure)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusupervisor.engines.arguments import given_on
 from gpusupervisor.engines.table import Table
+from gpusupervisor.engines.values import is_on
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.procfs import MAX_ARGUMENTS, MAX_COMMAND_LINE
+from gpusupervisor.processes.settings_files import SettingsFile
 from gpusupervisor.unit_environment import Given
 from gpusupervisor.unit_syntax import expanded, words
 
@@ -58,9 +60,31 @@ def by_process(table: Table, identity: ProcessIdentity) -> Configured:
     """What the running process was started with."""
     environment = {name: Given(value, "environment") for name, value in identity.environment}
     given = _given(table, identity.command_line, environment, "command line")
+    given = _with_files(table, given, identity.configuration)
     length = len(" ".join(identity.command_line))
     cut_short = len(identity.command_line) >= MAX_ARGUMENTS or length >= MAX_COMMAND_LINE - 1
-    return Configured(given, "environment" not in identity.hidden and not cut_short)
+    is_read = all(file.readable for file in identity.configuration)
+    return Configured(given, "environment" not in identity.hidden and not cut_short and is_read)
+
+
+def _with_files(table: Table, given: dict[str, Given], files: Sequence[SettingsFile]) -> dict[str, Given]:
+    """What is given otherwise, and what configuration files set; a later file counts more than an earlier one."""
+    found: dict[str, Given] = {}
+    for file in files:
+        found |= {name: Given(value, file.path) for name, value in _set_by(table, dict(file.values))}
+    return given | found if table.file_beats_flags else found | given
+
+
+def _set_by(table: Table, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Settings by name, out of a file's keys. A switch that is off in it is not given."""
+    for known in table.settings:
+        for key in table.keys_of(known):
+            if key in values and (known.takes != "nothing" or is_on(values[key])):
+                yield known.name, "" if known.takes == "nothing" else values[key]
+                break
+        else:
+            if any(key in values and not is_on(values[key]) for key in table.undoing_keys_of(known)):
+                yield known.name, ""
 
 
 def by_unit(table: Table, unit: Unit) -> Configured:

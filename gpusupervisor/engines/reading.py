@@ -52,6 +52,8 @@ def read(table: Table, server: ProcessIdentity | None, unit: Unit | None, api: A
     hidden: list[str] = []
     if server is not None and "environment" in server.hidden and table.variables():
         hidden.append("the environment of its process")
+    if server is not None:
+        hidden += (file.path for file in server.configuration if not file.readable)
     if unit is not None and (running is None or not running.complete):
         hidden += unit.unreadable
     return Reading(

@@ -55,6 +55,8 @@ class Known:
     takes: Takes = "one"
     variables: tuple[str, ...] = ()
     """Environment variables, the one that counts most first; every flag beats them."""
+    keys: tuple[str, ...] = ()
+    """Its names in the engine's configuration file, the one that counts most first."""
     understood: Callable[[str], bool] = lambda _text: True
     """Whether the engine can read a value; one that it cannot read it passes over."""
     is_set: Callable[[str], bool] = lambda _text: True
@@ -94,8 +96,29 @@ class Table:
     arguments_variable: str = ""
     """An environment variable with more arguments (A1111's COMMANDLINE_ARGS)."""
     calls: tuple[Call, ...] = field(default=())
+    flags_are_keys: bool = False
+    """Its configuration file has flags without their dashes, and variables, as keys."""
+    file_beats_flags: bool = False
+    """What its configuration file sets counts more than its command line."""
+    checked: str = ""
+    """The version of the engine that the settings were compared with."""
 
     def variables(self) -> frozenset[str]:
         """All environment variables that it may be set by."""
         more = {self.arguments_variable} if self.arguments_variable else set()
         return frozenset(more.union(*(known.variables for known in self.settings)))
+
+    def keys_of(self, known: Known) -> tuple[str, ...]:
+        """Names of a setting in the configuration file."""
+        if not self.flags_are_keys:
+            return known.keys
+        return (*known.keys, *(flag.lstrip("-") for flag in known.flags), *known.variables)
+
+    def undoing_keys_of(self, known: Known) -> tuple[str, ...]:
+        """Keys of the opposite: "slots" where the setting is --no-slots."""
+        return tuple(flag.lstrip("-") for flag in known.unset_by) if self.flags_are_keys else ()
+
+    def file_keys(self) -> frozenset[str]:
+        """All keys of its configuration file that are known."""
+        both = (self.keys_of, self.undoing_keys_of)
+        return frozenset(key for known in self.settings for keys in both for key in keys(known))

@@ -1,11 +1,18 @@
 """Checks of tenants: none is stuck, orphaned, keeps what it was asked for, or is reloaded at once."""
 
+from gpusupervisor.arbitration.situation import TenantSituation
 from gpusupervisor.arbitration.swaps import Thrash
 from gpusupervisor.arbitration.trust import Failure
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.health.facts import Facts
 from gpusupervisor.quantities import format_bytes, format_duration
 from gpusupervisor.state import Check
+
+MUCH = 1 << 30
+"""Bytes that an idle tenant holds and cannot be asked for, from which on it is reported."""
+LASTING = 60 * MICROSECONDS
+"""What ends within this is no trouble."""
 
 
 def check_tenants(facts: Facts) -> tuple[Check, ...]:
@@ -28,7 +35,9 @@ def check_tenants(facts: Facts) -> tuple[Check, ...]:
                 )
             )
         elif failure is not None:
-            checks.append(_keeps_its_memory(name, tenant.id, failure))
+            checks.append(_keeps_its_memory(name, tenant, failure))
+        elif tenant.release_problem and _has_rested_with_much(tenant, facts.now):
+            checks.append(_cannot_be_asked(name, tenant))
         elif tenant.id in facts.reloaded:
             checks.append(
                 Check(
@@ -42,18 +51,36 @@ def check_tenants(facts: Facts) -> tuple[Check, ...]:
     return (*checks, *(_thrashes(thrash) for thrash in facts.thrashing))
 
 
-def _keeps_its_memory(name: str, tenant: str, failure: Failure) -> Check:
-    stayed = format_bytes(sum(failure.stayed.values()))
-    times = "once" if failure.count == 1 else f"{failure.count} times in a row"
-    pause = format_duration((failure.until - failure.at) // MICROSECONDS * MICROSECONDS)
+def _has_rested_with_much(tenant: TenantSituation, now: int) -> bool:
+    rests = tenant.idle_since is not None and now - tenant.idle_since >= LASTING
+    return rests and sum(map(tenant.in_the_way, tenant.holdings)) >= MUCH
+
+
+def _cannot_be_asked(name: str, tenant: TenantSituation) -> Check:
     return Check(
         name,
         "degraded",
-        f"{tenant} does not give its memory back: it was asked {times}, and {stayed} stayed, as the driver measures it "
-        f"({failure.answer})",
-        f"no plan counts on that memory; it is not asked again within {pause} of the last request",
-        f"restart {tenant} to have the memory back at once; if it happens again, see what its log says about the "
-        f"request, and check the [[release]] of its definition (gpusupervisorctl cat {tenant})",
+        f"{tenant.id} is idle and cannot be asked for its memory: {tenant.release_problem}",
+        "nobody else can use that memory while it is idle",
+        f"update or restart {tenant.title}",
+    )
+
+
+def _keeps_its_memory(name: str, tenant: TenantSituation, failure: Failure) -> Check:
+    stayed = format_bytes(sum(failure.stayed.values()))
+    times = "once" if failure.count == 1 else f"{failure.count} times in a row"
+    never = "it is not asked automatically again while its processes run"
+    pause = (
+        f"it is not asked automatically again within {format_duration(failure.until - failure.at)} of the last request"
+    )
+    return Check(
+        name,
+        "degraded",
+        f"{tenant.id} does not give its memory back: it was asked {times}, and {stayed} stayed, as the driver "
+        f"measures it ({failure.answer})",
+        f"no plan counts on that memory; {never if failure.until == INFINITY else pause}",
+        f"restart {tenant.title} to have the memory back at once; if it happens again, see what its log says about the "
+        f"request, and check the [[release]] of its definition (gpusupervisorctl cat {tenant.id})",
     )
 
 

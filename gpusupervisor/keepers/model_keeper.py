@@ -39,12 +39,13 @@ from gpusupervisor.models.residency import ModelResidency
 from gpusupervisor.models.spill import to_reload
 from gpusupervisor.models.unload import UnloadResult, unload
 from gpusupervisor.state import EngineStatus
+from gpusupervisor.tenants.activity.verdict import LIVELY
 
 LISTED = 10
 """Models or engines named in an error."""
 SETTLING = 5 * MICROSECONDS
-"""After a load of ours its engine counts as busy, for its memory has grown: for as long as the slowest of its probes
-calls that recent. So much longer is waited at the most."""
+"""After a load of ours its engine counts as stirring, for its memory has grown: for as long as the slowest of its
+probes calls that recent. So much longer is waited at the most."""
 POLL = 0.2
 """Seconds between two looks meanwhile."""
 WAIT_FOR_PLAN = 60.0
@@ -256,10 +257,10 @@ class ModelKeeper:
         return ended is not None and self._clock.now() - ended < SETTLING + self._recent.get(engine, 0)
 
     async def _settle(self, engine: str, tell: Callable[[], None] = lambda: None) -> None:
-        """Wait until an engine is not busy with what we had it load; who is busy with something else stays so."""
+        """Wait until an engine shows no life of what we had it load; one that does something else goes on."""
         while self._is_settling(engine):
             tenant = (await self.look(engine)).tenants.get(engine)
-            if tenant is None or tenant.activity != "busy":
+            if tenant is None or tenant.activity not in LIVELY:
                 return
             tell()
             await asyncio.sleep(POLL)

@@ -74,7 +74,7 @@ class WantChronicle:
             return
         self._ran_out[tenant.id] = pressure.since
         how = "its engine says so" if pressure.said else "it grew until the card was full, and fell right then"
-        grown = f"; it had grown to {format_bytes(pressure.held)}" if pressure.grown else ""
+        grown = f"; it had grown by {format_bytes(pressure.grown)}" if pressure.grown else ""
         gpu = tenant.cards[0] if tenant.cards else ""
         write(plans.RanOutOfMemory(tenant.id, engine, gpu, f"{how}{grown}", _resting(situation, tenant)))
 

@@ -19,12 +19,14 @@ from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.clock import MICROSECONDS, Clock
+from gpusupervisor.engines.configuration_files import sources_of
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.peers.privileged_call import NOBODY_THERE, PATIENCE, READER
 from gpusupervisor.peers.privileged_call import ask as ask_peer
 from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.processes.inside import read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
+from gpusupervisor.processes.settings_files import SettingsFile
 
 AGAIN_AFTER = 2 * MICROSECONDS
 """A process without a port is asked about again after this long, then after twice as long, and so on."""
@@ -135,7 +137,7 @@ class PrivilegedClient:
         hidden = []
         for key in keys:
             try:
-                found = read_inside(self._root, key, variables)
+                found = read_inside(self._root, key, variables, sources=sources_of)
             except OSError:
                 hidden.append(key)
             else:
@@ -194,6 +196,10 @@ def _parse(entry: Mapping[str, Variant]) -> tuple[ProcessKey, PrivilegedFacts] |
         listening_ports=tuple(told.get("listening_ports", ())),
         environment=tuple(sorted(told.get("environment", {}).items())),
         listens_elsewhere=bool(told.get("listens_elsewhere", False)),
+        configuration=tuple(
+            SettingsFile(path[:MAX_TEXT], readable, tuple(sorted(values.items())))
+            for path, readable, values in told.get("configuration", ())
+        ),
         network=_network(told),
         has_opened_gpu=bool(told.get("has_opened_gpu", False)),
     )

@@ -3,6 +3,8 @@
 import posixpath
 from dataclasses import dataclass
 
+from gpusupervisor.processes.settings_files import SettingsFile
+
 INTERPRETERS = ("python", "node", "ruby", "perl", "java")
 _RUN_SOMETHING_ELSE = ("-m", "-c", "-e", "-jar")
 _TAKE_A_VALUE = ("-W", "-X")
@@ -74,6 +76,8 @@ class ProcessIdentity:
     """It has a device file of the driver open."""
     environment: tuple[tuple[str, str], ...] = ()
     """Only the variables that tenant definitions and engines' settings name; of secrets only that they are set."""
+    configuration: tuple[SettingsFile, ...] = ()
+    """Its configuration files, the one that counts most last; known together with `environment`."""
     ancestors: tuple[ProcessKey, ...] = ()
     """Parent first, up to PID 1 (excluded)."""
     hidden: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from pathlib import Path
 from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.processes.privileged import PrivilegedFacts
 from gpusupervisor.processes.procfs import Procfs, without_control
+from gpusupervisor.processes.settings_files import SettingsFile, Sources, read_sources
 
 MAX_DESCRIPTORS = 4096
 MAX_SOCKETS = 4096
@@ -36,6 +37,8 @@ _SECRET = re.compile(r"(?:.*_)?(?:KEYS?|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS
 _SECRET_FLAG = re.compile(
     r"(--?[\w-]*(?:key|token|secret|password|auth)[\w-]*[= ]+)(?:'[^']*'|\"[^\"]*\"|\S+)", re.IGNORECASE
 )
+_PLACES = {b"HOME", b"XDG_CONFIG_HOME", b"INVOKEAI_ROOT", b"VIRTUAL_ENV"}
+"""Variables that say where configuration files are; only used, never told."""
 _LISTENING = b"0A"
 _DEVICE = re.compile(r"/dev/nvidia[0-9]+")
 _OWN_ADDRESS = re.compile(rb"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL")
@@ -46,12 +49,17 @@ _REACHABLE = re.compile(rb"(?:00000000|[0-9A-F]{6}7F|0{32}|0{16}FFFF0000[0-9A-F]
 
 
 def read_inside(
-    root: Path, key: ProcessKey, variables: Set[str] = frozenset(), network: str = OWN_NETWORK
+    root: Path,
+    key: ProcessKey,
+    variables: Set[str] = frozenset(),
+    network: str = OWN_NETWORK,
+    sources: Sources | None = None,
 ) -> PrivilegedFacts | None:
     """The facts of exactly this process; None when it is gone. Raises PermissionError when they are not for us.
 
     variables: names of the environment variables that may be told. network: whose network its ports are looked for
-    in; a process in another one (a container's) has no port that could be reached, so none is told.
+    in; a process in another one (a container's) has no port that could be reached, so none is told. sources: names the
+    configuration files that it reads.
     """
     proc = Procfs(root)
     stat = proc.stat(key.pid)
@@ -63,12 +71,33 @@ def read_inside(
         sockets, has_gpu = _descriptors(folder)
         ports, elsewhere, own_network = _ports(folder, f"{root}/{network}", sockets)
         environment = _environment(folder, variables) if variables else ()
+        configuration = _configuration(proc, key.pid, folder, working_directory, sources) if sources else ()
     except (FileNotFoundError, ProcessLookupError):
         return None
     still = proc.stat(key.pid)
     if still is None or still.key != key:
         return None
-    return PrivilegedFacts(executable, working_directory, ports, environment, elsewhere, own_network, has_gpu)
+    return PrivilegedFacts(
+        executable, working_directory, ports, environment, elsewhere, configuration, own_network, has_gpu
+    )
+
+
+def _configuration(
+    proc: Procfs, pid: int, folder: str, working_directory: str, sources: Sources
+) -> tuple[SettingsFile, ...]:
+    """Its configuration files, in its own root directory."""
+    with open(f"{folder}/environ", "rb") as file:
+        pairs = (entry.partition(b"=")[::2] for entry in file.read(MAX_ENVIRONMENT).split(b"\0"))
+        places = {name.decode(): value.decode("utf-8", "replace") for name, value in pairs if name in _PLACES}
+    uid = proc.uid(pid)
+    named = sources(proc.command_line(pid), working_directory, places)
+    if not named or uid is None:
+        return ()
+    return read_sources(Path(folder, "root"), uid, named, _without_secret_key)
+
+
+def _without_secret_key(key: str, value: str) -> str:
+    return WITHHELD if value and _SECRET.fullmatch(key.replace("-", "_").rpartition(".")[2]) else value
 
 
 def _link(proc: Procfs, pid: int, name: str) -> str:

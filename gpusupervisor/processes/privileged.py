@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
+from gpusupervisor.processes.settings_files import SettingsFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class PrivilegedFacts:
     """Only the variables that tenant definitions and engines' settings name."""
     listens_elsewhere: bool = False
     """It listens where 127.0.0.1 does not lead."""
+    configuration: tuple[SettingsFile, ...] = ()
+    """The configuration files that it reads and that are there."""
     network: OwnNetwork | None = None
     """Where it has a network of its own."""
     has_opened_gpu: bool = False

@@ -143,5 +143,6 @@ class ProcessReader:
             network=facts.network,
             has_opened_gpu=facts.has_opened_gpu,
             environment=facts.environment,
+            configuration=facts.configuration,
             hidden=frozenset() if facts.listening_ports else frozenset({"listening_ports"}),
         )

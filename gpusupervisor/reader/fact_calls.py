@@ -37,6 +37,9 @@ def _entry(told: Told) -> dict[str, Variant]:
         "has_opened_gpu": Variant("b", told.facts.has_opened_gpu),
         **_network(told.facts.network),
         "environment": Variant("a{ss}", dict(told.facts.environment)),
+        "configuration": Variant(
+            "a(sba{ss})", [[file.path, file.readable, dict(file.values)] for file in told.facts.configuration]
+        ),
     }
 
 

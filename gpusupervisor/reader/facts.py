@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gpusupervisor.engines.configuration_files import sources_of
 from gpusupervisor.errors import InvalidArgument
 from gpusupervisor.processes.cgroup import parse_cgroup
 from gpusupervisor.processes.identity import ProcessKey
@@ -103,7 +104,7 @@ class FactTeller:
 
     def _read(self, key: ProcessKey, variables: frozenset[str]) -> Told:
         try:
-            facts = read_inside(self._root, key, variables, self._network)
+            facts = read_inside(self._root, key, variables, self._network, sources_of)
         except OSError:
             return Told(key, None, "cannot be read")
         return Told(key, facts, None if facts else "is gone")

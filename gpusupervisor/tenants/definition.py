@@ -97,6 +97,8 @@ class ProbeSpec:
     """http: a process with this flag goes to sleep by itself unless it is asked `get`: then that is left out."""
     busy_when: str = ""
     """http: JMESPath; true = busy, false = idle, anything else (null too) = unknown."""
+    stirring_when: str = ""
+    """http: JMESPath, asked before `busy_when`; true = something happens that is no work, e.g. it stops a model."""
     worker_port_flag: str = ""
     """http: each of its processes is asked, at the port of 127.0.0.1 that this flag of its command line names."""
     busy_metrics: tuple[str, ...] = ()
@@ -104,7 +106,7 @@ class ProbeSpec:
     idle_after: int = 0
     """vram, sm-utilization, cpu: idle only after quiet for this long (microseconds)."""
     threshold: float = 0.0
-    """sm-utilization, cpu: percent at or below which it is quiet; vram: bytes of change that count as life."""
+    """sm-utilization, cpu: percent at or below which it is quiet; vram: bytes of growth that are no sign of life."""
     timeout: int = 2_000_000
     """http, prometheus: deadline in microseconds."""
 
@@ -114,9 +116,10 @@ class ActivitySpec:
     """How the probes make one verdict."""
 
     probes: tuple[ProbeSpec, ...]
-    """The first is the authority; the others corroborate: any that sees life makes the tenant busy."""
-    stuck_after: int = 300_000_000
-    """A tenant that claims to run without any sign of life for this long is `stuck` (microseconds)."""
+    """The first is the authority on whether it rests; any that sees life protects the tenant from being asked."""
+    stuck_after: int | None = None
+    """A tenant whose engine reports work that its processes do not show for this long is `stuck` (microseconds). None:
+    30 s while a card of its is full, 2 min otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,9 @@ def read_activity(reader: TableReader, has_endpoint: bool) -> ActivitySpec | Non
         probes = tuple(_read_probe(probe, has_endpoint) for probe in activity.tables("probes"))
         if not activity.has("probes"):
             activity.complain("probes", f"is missing; allowed kinds: {', '.join(_PROBES)}")
-        default = ActivitySpec(()).stuck_after
-        return ActivitySpec(probes, activity.duration("stuck-after", default, 10 * _SECOND, INFINITY))
+        if not activity.has("stuck-after"):
+            return ActivitySpec(probes)
+        return ActivitySpec(probes, activity.duration("stuck-after", 0, 10 * _SECOND, INFINITY))
 
 
 def _read_probe(probe: TableReader, has_endpoint: bool) -> ProbeSpec:
@@ -55,8 +56,8 @@ def _timeout(probe: TableReader) -> int:
 def _read_any(kind: str, probe: TableReader) -> ProbeSpec:
     """A probe of no known kind: its other keys cannot be judged."""
     for key in (
-        "get", "first", "asleep-when", "sleep-flag", "busy-when", "worker-port-flag", "busy-metrics", "idle-after",
-        "threshold", "timeout",
+        "get", "first", "asleep-when", "sleep-flag", "busy-when", "stirring-when", "worker-port-flag",
+        "busy-metrics", "idle-after", "threshold", "timeout",
     ):  # fmt: skip
         probe.raw(key)
     return ProbeSpec(kind)
@@ -81,6 +82,7 @@ def _read_http(kind: str, probe: TableReader) -> ProbeSpec:
         asleep_when=probe.text("asleep-when", complaint=expression_complaint),
         sleep_flag=probe.text("sleep-flag", complaint=flag_complaint),
         busy_when=probe.text("busy-when", complaint=expression_complaint),
+        stirring_when=probe.text("stirring-when", complaint=expression_complaint),
         worker_port_flag=probe.text("worker-port-flag", complaint=flag_complaint),
         timeout=_timeout(probe),
     )

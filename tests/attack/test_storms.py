@@ -12,9 +12,9 @@ from gpusupervisor.bus import names, outgoing, transport
 from gpusupervisor.bus.connection import driver_call, send
 from gpusupervisor.bus.service import BusService
 from tests.attack.conftest import Enter, crowded
-from tests.attack.raw import HONEST, OBJECT_MANAGER, PEER, RawPeer, Watch, call_of, everything
+from tests.attack.raw import ATTACKER, HONEST, OBJECT_MANAGER, PEER, RawPeer, Watch, call_of, everything
 from tests.bus.builders import make_state
-from tests.bus.conftest import as_nobody
+from tests.bus.conftest import PERMISSIVE, PrivateBus, Starter, as_nobody
 
 LIMITS_EXCEEDED = "org.freedesktop.DBus.Error.LimitsExceeded"
 PATIENCE = 60.0
@@ -201,3 +201,32 @@ async def test_a_call_that_is_too_large_is_refused_without_being_kept(
     assert (await peer.ask(call_of(names.TENANTS_PATH, f"{names.BUS_NAME}.Tenants", "List"))).body
     assert honest.failures == []
     assert honest.slowest < BEARABLE
+
+
+_LIMITS = "".join(f'<limit name="max_{way}_bytes">{32 << 20}</limit>' for way in ("incoming", "outgoing"))
+SMALL_BUS = PERMISSIVE.replace("</busconfig>", f"{_LIMITS}</busconfig>")
+"""A bus that stops reading from us when 32 MiB of ours are unread anywhere; the system's does at 127 MiB."""
+
+
+@as_nobody
+async def test_what_a_deaf_peer_leaves_with_the_bus_never_silences_us(start: Starter) -> None:
+    bus = PrivateBus(SMALL_BUS)
+    service = await start(bus=bus)
+    service.publish(crowded())
+    deaf, honest = await RawPeer.connect(bus.address, ATTACKER), await RawPeer.connect(bus.address, HONEST)
+    asked = 0
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while asked < 60:  # 1.4 MB each
+                with contextlib.suppress(BlockingIOError):
+                    deaf.sock.send(deaf.packed(everything()))
+                asked += 1
+                assert (await honest.ask(ping())).message_type is MessageType.METHOD_RETURN
+                await asyncio.sleep(0.03)
+            refused = await deaf.answers(asked - 40)  # once it reads, it is told
+    finally:
+        deaf.die()
+        honest.die()
+        await service.stop()
+        bus.stop()
+    assert refused

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.bus import interfaces, names
+from gpusupervisor.bus.unread import STATISTICS
 from tests.bus.builders import CARD, make_state
 from tests.bus.conftest import NOBODY, PrivateBus, Starter
 
@@ -105,7 +106,10 @@ def test_every_interface_of_ours_is_in_the_policy() -> None:
         interfaces.JOB,
     )  # fmt: skip
     assert {interface.name for interface in ours} <= named
-    assert all(rule.get("send_destination") == names.BUS_NAME for rule in rules.iter("allow") if not rule.get("own"))
+    others = [rule for rule in rules.iter("allow") if rule.get("send_destination") not in (None, names.BUS_NAME)]
+    assert [(rule.get("send_interface"), rule.get("send_member")) for rule in others] == [
+        (STATISTICS, "GetConnectionStats")
+    ]
 
 
 def test_activation_goes_through_systemd_and_its_alias() -> None:

@@ -92,7 +92,7 @@ async def eyes(llama: Llama, http: EngineHttp) -> AsyncIterator[Eyes]:
     clock = SystemClock()
     catalog = await asyncio.to_thread(load_catalog, DEFAULT_LAYERS[:1])
     definition = catalog.definitions["llama-server"]
-    presence = TenantPresence("llama-server", "llama-server", llama.url)
+    presence = TenantPresence("llama-server", "llama-server", llama.url, servers=(who(1, "llama-server"),))
     tracker, catalogue = ActivityTracker(clock, http), ModelCatalogue(http, clock, Needs(NoEvidence()))
     await tracker.look(Census({"llama-server": presence}, {}), {"llama-server": definition}, clock.now())
     catalogue.follow({"llama-server": EngineFacts(definition.engine, llama.url, True, "", {}, "")})

@@ -60,6 +60,7 @@ async def test_of_a_holder_it_tells_what_proc_hides_and_only_the_variables_that_
         "listens_elsewhere": False,
         "has_opened_gpu": False,
         "environment": {"APP_HOST": "0.0.0.0:9000"} if os.geteuid() == 0 else {},
+        "configuration": [],
     }
     assert "secret" not in answer.output
 

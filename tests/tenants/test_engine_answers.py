@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.tenants.activity.combine import judge
+from gpusupervisor.tenants.activity.judgement import Course, Evidence, judge
 from gpusupervisor.tenants.activity.probes.base import ProbeContext
-from gpusupervisor.tenants.activity.probes.build import build_probes
+from gpusupervisor.tenants.activity.probes.build import build_probe
+from gpusupervisor.tenants.activity.probes.process_activity import ProcessActivity
 from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity, Observation
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -106,7 +107,9 @@ async def first_look(tenant: str, where: ProbeContext) -> Observation:
     """What the probe sees that decides."""
     activity = DEFINITIONS[tenant].activity
     assert activity is not None
-    return await build_probes(activity)[0].observe(where)
+    probe = build_probe(activity.probes[0])
+    assert probe is not None
+    return await probe.observe(where)
 
 
 @pytest.mark.parametrize(
@@ -203,13 +206,19 @@ async def watch(tenant: str, peer: Peer, http: EngineHttp, shares: Sequence[int 
     """The verdict after looks ten seconds apart, with these shares of GPU time."""
     spec = DEFINITIONS[tenant].activity
     assert spec is not None
-    probes = build_probes(spec)
-    verdict = UNOBSERVED
+    processes, verdict, course = ProcessActivity(spec), UNOBSERVED, Course()
+    probes = [(probe, build_probe(probe)) for probe in spec.probes]
     for number, share in enumerate(shares):
         now = (number + 1) * 10 * SECOND
         where = presence(peer.url, holder(5, 4 * GIB, sm=share, command_line=("x",)))
-        seen = [await probe.observe(context(http, where, now, cpu=number)) for probe in probes]
-        verdict = judge(seen, where, verdict, growth=False, now=now, freshness=15 * SECOND)
+        processes.take_census(where, now, frozenset(), frozenset())
+        processes.cpu.update(where, number, now)
+        around = context(http, where, now, signs=processes.signs())
+        seen = [
+            await probe.observe(around) if probe else processes.observe(watched, where) for watched, probe in probes
+        ]
+        evidence = Evidence(seen, where, processes.signs())
+        verdict, course = judge(evidence, verdict, course, now=now, freshness=15 * SECOND)
     return verdict
 
 
@@ -218,21 +227,24 @@ async def test_who_says_nothing_is_idle_after_long_quiet_alone(peer: Peer, http:
     record(peer, {"/running": {"running": [{"model": "a", "state": "ready"}]}})
     assert (await watch(tenant, peer, http, [0])).state == "unknown"
     assert (await watch(tenant, peer, http, [0, 0, 0, 0, 0])).state == "idle"
-    assert (await watch(tenant, peer, http, [0, 0, 0, 0, 40])).state == "busy"
+    assert (await watch(tenant, peer, http, [0, 0, 0, 0, 40])).state == "stirring", "a glimpse"
+    assert (await watch(tenant, peer, http, [0, 0, 0, 40, 40])).state == "busy"
     assert (await watch(tenant, peer, http, [None] * 5)).state == "unknown", "a driver that does not tell"
     assert not any(path.startswith(("/upstream", "/v1/")) for path in peer.paths)
 
 
-@pytest.mark.parametrize("state", ["starting", "stopping"])
-async def test_a_swap_under_way_is_work(peer: Peer, http: EngineHttp, state: str) -> None:
+@pytest.mark.parametrize(("state", "activity"), [("starting", "claimed"), ("stopping", "stirring"), ("ready", "idle")])
+async def test_a_swap_under_way_protects_and_a_loaded_model_says_nothing(
+    peer: Peer, http: EngineHttp, state: str, activity: str
+) -> None:
     record(peer, {"/running": {"running": [{"model": "a", "state": state}]}})
-    assert (await watch("llama-swap", peer, http, [0] * 5)).state == "busy"
+    assert (await watch("llama-swap", peer, http, [0] * 5)).state == activity
 
 
 async def test_tabbyapi_is_never_idle_and_never_asked(peer: Peer, http: EngineHttp) -> None:
     record(peer, {"/health": {"status": "healthy"}})
     assert (await watch("tabbyapi", peer, http, [0] * 10)).state == "unknown"
-    assert (await watch("tabbyapi", peer, http, [0] * 5 + [30])).state == "busy"
+    assert (await watch("tabbyapi", peer, http, [0] * 5 + [30, 30])).state == "busy"
     assert DEFINITIONS["tabbyapi"].release == ()
 
 

@@ -30,7 +30,7 @@ def _device(facts: Facts) -> str:
 
 def _setting(name: str, meaning: object) -> Known:
     """An empty variable counts as not set (env_ignore_empty)."""
-    return Known(name, meaning, variables=(f"INVOKEAI_{name.upper()}",), is_set=bool)  # type: ignore[arg-type]
+    return Known(name, meaning, variables=(f"INVOKEAI_{name.upper()}",), is_set=bool, keys=(name,))  # type: ignore[arg-type]
 
 
 _NAMES = (

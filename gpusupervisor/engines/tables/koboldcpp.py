@@ -44,6 +44,8 @@ _QUANTIZED = {"0": "as f16", "1": "as q8, half of f16", "2": "as q4, a quarter o
 TABLE = Table(
     engine="koboldcpp",
     grammar=ARGPARSE,
+    flags_are_keys=True,
+    file_beats_flags=True,
     settings=(
         Known("--model", "this model is loaded when it starts, and held", flags=("--model", "-m"), takes="many"),
         Known(

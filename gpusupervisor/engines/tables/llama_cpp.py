@@ -1,7 +1,7 @@
 """llama.cpp's llama-server, alone and as a router: flags, LLAMA_ARG_ variables, and /props.
 
 Checked against common/arg.cpp and tools/server of b11434. A flag beats its variable, and both beat the files
-/etc/llama.cpp/config.ini and ~/.config/llama.cpp/config.ini of later builds, which are not read here.
+/etc/llama.cpp/config.ini and ~/.config/llama.cpp/config.ini, the second of which counts more.
 """
 
 from gpusupervisor.engines.table import LLAMA_CPP, Call, Facts, Known, Table
@@ -89,6 +89,7 @@ _LOCKED = "the model is locked in system memory: it loads fast again, and that m
 TABLE = Table(
     engine="llama.cpp",
     grammar=LLAMA_CPP,
+    flags_are_keys=True,
     settings=(
         Known(
             "--sleep-idle-seconds",

@@ -1,9 +1,19 @@
-"""llama-swap: what decides is in its configuration files, which are named and not read (llama-swap.go of v250)."""
+"""llama-swap: flags of llama-swap.go (v250), and what its configuration file says for all models."""
 
-from gpusupervisor.engines.table import GO_FLAG, Call, Known, Table
-from gpusupervisor.engines.tables.common import CUDA_VISIBLE_DEVICES
+from gpusupervisor.engines.table import GO_FLAG, Call, Facts, Known, Table
+from gpusupervisor.engines.tables.common import CUDA_VISIBLE_DEVICES, PROTECTED_API
+from gpusupervisor.engines.values import number, spoken
 
 _FILES = "which models there are, their ttl (0: loaded until another needs the place) and which may be loaded together"
+
+
+def _idle(facts: Facts) -> str:
+    spans = sorted({seconds for each in facts.value.split() if (seconds := number(each)) is not None})
+    if not any(spans):
+        return "models stay loaded until another needs the place"
+    shown = " to ".join(dict.fromkeys((spoken(spans[0]), spoken(spans[-1]))))
+    return f"models are unloaded after {shown} without a request" + (" (0: never)" if 0 in spans else "")
+
 
 TABLE = Table(
     engine="llama-swap",
@@ -23,6 +33,9 @@ TABLE = Table(
             flags=("--watch-config",),
             takes="nothing",
         ),
+        Known("globalTTL", _idle, keys=("globalTTL",)),
+        Known("ttl", _idle, keys=("models.*.ttl",)),
+        Known("apiKeys", PROTECTED_API, keys=("apiKeys",), secret=True),
         CUDA_VISIBLE_DEVICES,
     ),
     calls=(Call("/api/version", version="version"),),

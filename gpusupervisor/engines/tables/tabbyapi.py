@@ -18,7 +18,8 @@ def _cache(facts: Facts) -> str:
 
 def _setting(flag: str, section: str, meaning: object, takes: Takes = "one") -> Known:
     variable = f"TABBY_{section}_{flag.removeprefix('--').replace('-', '_')}".upper()
-    return Known(flag, meaning, flags=(flag,), takes=takes, variables=(variable,))  # type: ignore[arg-type]
+    key = f"{section}.{flag.removeprefix('--').replace('-', '_')}"
+    return Known(flag, meaning, flags=(flag,), takes=takes, variables=(variable,), keys=(key,))  # type: ignore[arg-type]
 
 
 TABLE = Table(

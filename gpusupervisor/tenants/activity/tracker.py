@@ -1,15 +1,15 @@
 """Keeps every tenant's activity up to date without ever waiting for a slow engine."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engine_http import EngineHttp
-from gpusupervisor.tenants.activity.combine import judge
 from gpusupervisor.tenants.activity.cpu_time import cpu_time_of
 from gpusupervisor.tenants.activity.probes.base import ProbeContext
-from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity, ActivityState
+from gpusupervisor.tenants.activity.verdict import LIVELY, UNOBSERVED, Activity, ActivityState
 from gpusupervisor.tenants.activity.watched import Watched
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -19,7 +19,7 @@ CpuTime = Callable[[TenantPresence], Awaitable[int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often tenants are looked at, in microseconds; what is busy or has just changed, at every call."""
+    """How often tenants are looked at, in microseconds; what shows life or has just changed, at every call."""
 
     quiet: int = 5_000_000
     """Idle, absent and stuck ones."""
@@ -31,7 +31,7 @@ class Cadence:
 
     def interval(self, state: ActivityState) -> int:
         """Time until the next look at a tenant of this state."""
-        if state == "busy":
+        if state in LIVELY:
             return 0
         return self.unknown if state == "unknown" else self.quiet
 
@@ -56,15 +56,21 @@ class ActivityTracker:
         self._cadence = cadence
         self._watched: dict[str, Watched] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self.counters: Counter[str] = Counter()
+        """How often a tenant came into each branch of the judgement: "activity-" and the branch."""
 
     async def look(
-        self, census: Census, definitions: Mapping[str, TenantDefinition], measured_at: int
+        self,
+        census: Census,
+        definitions: Mapping[str, TenantDefinition],
+        measured_at: int,
+        full: Set[str] = frozenset(),
     ) -> Mapping[str, Activity]:
         """Look at the tenants that are due and return what is known of all of them, by tenant id.
 
-        measured_at: when the driver was asked for what the census holds.
+        measured_at: when the driver was asked for what the census holds. full: GPUs with next to no free memory.
         """
-        self._follow(census, definitions, measured_at)
+        self._follow(census, definitions, measured_at, full)
         now = self._clock.now()
         started = [watched for watched in self._watched.values() if watched.is_due(now + self._cadence.slack)]
         looks = [(watched.slow, self._start(watched)) for watched in started]
@@ -110,17 +116,20 @@ class ActivityTracker:
         self._watched.clear()
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
-    def _follow(self, census: Census, definitions: Mapping[str, TenantDefinition], measured_at: int) -> None:
+    def _follow(
+        self, census: Census, definitions: Mapping[str, TenantDefinition], measured_at: int, full: Set[str]
+    ) -> None:
         """Watch the tenants of the census and no others; a changed description starts afresh."""
         for tenant_id in self._watched.keys() - census.tenants.keys():
             self._retire(self._watched.pop(tenant_id))
         unread = census.unread
         for tenant_id, presence in census.tenants.items():
-            spec = definitions[tenant_id].activity
+            spec, floor = definitions[tenant_id].activity, definitions[tenant_id].floor
             watched = self._watched.get(tenant_id)
             if watched is None or watched.spec != spec or watched.presence.endpoint != presence.endpoint:
-                watched = self._replace(tenant_id, Watched(presence, spec, self._clock.now()))
-            watched.take_census(presence, measured_at, unread)
+                watched = self._replace(tenant_id, Watched(presence, spec, floor, self._clock.now()))
+            watched.floor = floor
+            watched.take_census(presence, measured_at, unread, full)
 
     def _replace(self, tenant_id: str, fresh: Watched) -> Watched:
         old = self._watched.get(tenant_id)
@@ -145,7 +154,10 @@ class ActivityTracker:
         presence, measured_at = watched.presence, watched.measured_at
         cpu_time = await self._cpu_time(presence) if watched.wants_cpu else None
         now = self._clock.now()
-        await watched.observe(ProbeContext(now, self._clock.realtime(now), presence, measured_at, self._http, cpu_time))
+        if watched.wants_cpu:
+            watched.processes.cpu.update(presence, cpu_time, now)
+        signs = watched.processes.signs()
+        await watched.observe(ProbeContext(now, self._clock.realtime(now), presence, measured_at, self._http, signs))
         watched.slow = self._clock.now() - watched.started_at > self._cadence.grace
 
     async def _finish(self, watched: Watched) -> None:
@@ -153,15 +165,9 @@ class ActivityTracker:
             await asyncio.wait({watched.task}, timeout=watched.patience / MICROSECONDS)
 
     def _judge(self, watched: Watched) -> None:
-        before = watched.activity
-        now = self._clock.now()
-        watched.activity = judge(
-            watched.observations,
-            watched.presence,
-            before,
-            growth=watched.growth,
-            now=now,
-            freshness=3 * self._cadence.quiet + watched.patience,
-        )
-        interval = self._cadence.interval(watched.activity.state) if before.state == watched.activity.state else 0
+        before, freshness = watched.activity, 3 * self._cadence.quiet + watched.patience
+        activity = watched.judge(self._clock.now(), freshness)
+        if activity.branch and activity.branch != before.branch:
+            self.counters[f"activity-{activity.branch}"] += 1
+        interval = self._cadence.interval(activity.state) if before.state == activity.state else 0
         watched.due_at = watched.started_at + interval

@@ -6,6 +6,8 @@ from typing import Literal
 ActivityState = Literal["absent", "idle", "busy", "claimed", "stirring", "stuck", "unknown"]
 """busy: the engine's word and work of its processes agree. claimed: the engine's word alone. stirring: signs of life
 alone, such as CPU time. Only `busy` gives a claim to room; only `idle` may be asked to release."""
+LIVELY: frozenset[ActivityState] = frozenset({"busy", "claimed", "stirring"})
+"""Activities of a tenant that shows life of any kind."""
 Trouble = Literal[
     "", "unreachable", "no-route", "slow", "nonsense", "needs-key", "not-allowed", "blocked", "not-tls",
     "bad-certificate", "foreign-socket",
@@ -35,6 +37,7 @@ class Observation:
     probe: str
     """Kind of the probe, e.g. "ollama", "sm-utilization"."""
     state: ActivityState
+    """busy: the engine's word that it works. stirring: a sign of life that is no such word."""
     reason: str
     """One clause for a person, e.g. "2 prompts in its queue"."""
     observed_at: int
@@ -52,12 +55,13 @@ class Observation:
     version: str = ""
     """The engine's version, when the probe learned it."""
     impact: str = ""
-    remedy: str = ""
-    """Of `stuck`: what it breaks and what to do."""
+    """What it breaks when the work that it reports does not go on; empty for what is true of every engine."""
     placement: Placement | None = None
     """None when the engine does not say, or has loaded nothing."""
     out_of_memory_at: int | None = None
     """When the engine last said that work of it failed for lack of memory; None when it did not."""
+    progressed_at: int | None = None
+    """When what it reports last moved on, e.g. a queue became shorter; None when it does not tell."""
     defers: bool = False
     """It could not look closer without disturbing: the next probe decides in its place."""
 
@@ -89,7 +93,9 @@ class Activity:
     placement: Placement | None = None
     """None when the engine does not say, or has loaded nothing."""
     out_of_memory_at: int | None = None
-    """When the engine last said that work of it failed for lack of memory; None when it did not."""
+    """When work of it last failed for lack of memory, as the engine said or as was seen; None when it did not."""
+    branch: str = ""
+    """Which way of the judgement led here, e.g. "claimed", "stirring-cpu"; a stable name for counters."""
 
 
 UNOBSERVED = Activity("unknown", "not observed yet", (), 0, 0)

@@ -1,28 +1,24 @@
-"""One tenant under observation: its probes, what they saw last, and what its memory did."""
+"""One tenant under observation: its probes, what they saw last, and what its processes do."""
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import replace
 
+from gpusupervisor.tenants.activity.judgement import Course, Evidence, judge
 from gpusupervisor.tenants.activity.probes.base import Probe, ProbeContext
-from gpusupervisor.tenants.activity.probes.build import build_probes
-from gpusupervisor.tenants.activity.probes.life import process_ids
-from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity, Observation
+from gpusupervisor.tenants.activity.probes.build import build_probe
+from gpusupervisor.tenants.activity.probes.process_activity import STEP, ProcessActivity, process_ids
+from gpusupervisor.tenants.activity.verdict import LIVELY, UNOBSERVED, Activity, Observation
 from gpusupervisor.tenants.census import TenantPresence
-from gpusupervisor.tenants.definition import ActivitySpec
+from gpusupervisor.tenants.definition import ActivitySpec, ProbeSpec
 
-GROWTH = 64 << 20
-"""Bytes by which memory grows when something is loaded."""
-GROWTH_SPAN = 3_000_000
-"""Microseconds over which growth is summed up, so that a fast cadence does not hide a slow load."""
-MOVE = 16 << 20
-"""Bytes of change that are worth a look at once."""
 LOCAL_PATIENCE = 500_000
 """Microseconds for what is read on this machine."""
 SM_LIFE = 5
 """Percent of SM time that is worth a look at a tenant that was quiet."""
+WANT_CPU = frozenset({"cpu", "ollama", "comfyui"})
+"""Kinds of probe that need the CPU time of the processes: of others it is not known how much of it is work."""
 
 log = logging.getLogger(__name__)
 
@@ -30,16 +26,22 @@ log = logging.getLogger(__name__)
 class Watched:
     """The mutable record that the tracker keeps of one tenant."""
 
-    def __init__(self, presence: TenantPresence, spec: ActivitySpec | None, now: int) -> None:
+    def __init__(self, presence: TenantPresence, spec: ActivitySpec | None, floor: int, now: int) -> None:
         self.presence = presence
         self.spec = spec
-        self.probes: tuple[Probe, ...] = build_probes(spec) if spec else ()
-        self.observations = [
-            Observation(probe.kind, "unknown", "not observed yet", now, answered=False if probe.asks_engine else None)
-            for probe in self.probes
+        self.floor = floor
+        self.processes = ProcessActivity(spec)
+        self._specs: tuple[ProbeSpec, ...] = spec.probes if spec else ()
+        self.probes: tuple[Probe | None, ...] = tuple(build_probe(probe) for probe in self._specs)
+        """In the order of the definition; None in place of one that only watches the processes."""
+        self._answers = [
+            Observation(probe.kind, "unknown", "not observed yet", now, answered=False if asks else None)
+            for probe, asks in zip(self._specs, self.probes, strict=True)
         ]
+        self.wants_cpu = any(probe.kind in WANT_CPU for probe in self._specs)
+        self.patience = max((probe.timeout for probe in self.probes if probe), default=0) + LOCAL_PATIENCE
+        """Microseconds within which a look has ended, one way or the other."""
         self.activity: Activity = UNOBSERVED
-        self.growth = False
         self.measured_at = -1
         self.due_at = 0
         self.started_at = -1
@@ -47,8 +49,11 @@ class Watched:
         self.slow = False
         """Its last look took longer than the grace: it is not waited for."""
         self.task: asyncio.Task[None] | None = None
+        self._course = Course()
+        self._card_is_full = False
+        self._has_news = True
+        """Something was seen since the last verdict."""
         self._looked_at_presence: TenantPresence | None = None
-        self._history: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=256)
 
     @property
     def in_flight(self) -> bool:
@@ -56,39 +61,22 @@ class Watched:
         return self.task is not None and not self.task.done()
 
     @property
-    def patience(self) -> int:
-        """Microseconds within which a look has ended, one way or the other."""
-        return max((probe.timeout for probe in self.probes), default=0) + LOCAL_PATIENCE
-
-    @property
-    def wants_cpu(self) -> bool:
-        """Whether a probe needs CPU time."""
-        return any(probe.wants_cpu for probe in self.probes)
-
-    @property
     def version(self) -> str:
         """The engine's version, where a probe learned it."""
-        return next((seen.version for seen in self.observations if seen.version), "")
+        return next((seen.version for seen in self._answers if seen.version), "")
 
-    def take_census(self, presence: TenantPresence, measured_at: int, unread: Set[str]) -> None:
+    def take_census(self, presence: TenantPresence, measured_at: int, unread: Set[str], full: Set[str]) -> None:
         """Note a new census; the same one again changes nothing.
 
-        unread: GPUs that could not be read. What was held there counts as held: it has not grown when it is seen again.
+        unread: GPUs that could not be read. full: GPUs with next to no free memory.
         """
+        self._has_news = self._has_news or bool(presence.holders) or presence != self.presence
         self.presence = presence
         if measured_at <= self.measured_at:
             return
         self.measured_at = measured_at
-        while len(self._history) > 1 and self._history[1][0] <= measured_at - GROWTH_SPAN:
-            self._history.popleft()
-        self.growth = any(
-            held - min(before.get(gpu, 0) for _, before in self._history) >= GROWTH
-            for gpu, held in presence.holdings.items()
-            if self._history
-        )
-        before = self._history[-1][1] if self._history else {}
-        kept = {gpu: held for gpu, held in before.items() if gpu in unread}
-        self._history.append((measured_at, {**kept, **presence.holdings}))
+        self._card_is_full = bool(full and (not presence.holders or full & {each.gpu for each in presence.holders}))
+        self.processes.take_census(presence, measured_at, unread, full)
 
     def is_due(self, now: int) -> bool:
         """Whether it should be looked at: its time has come, or its processes do something."""
@@ -99,37 +87,58 @@ class Watched:
         if before is None or process_ids(before) != process_ids(presence):
             return True
         if any(
-            abs(presence.holdings.get(gpu, 0) - before.holdings.get(gpu, 0)) >= MOVE
+            abs(presence.holdings.get(gpu, 0) - before.holdings.get(gpu, 0)) >= STEP
             for gpu in presence.holdings.keys() | before.holdings.keys()
         ):
             return True
-        return self.activity.state != "busy" and any(
+        return self.activity.state not in LIVELY and any(
             (holder.sm_utilization or 0) >= SM_LIFE for holder in presence.holders
         )
 
     async def observe(self, context: ProbeContext) -> None:
         """Run every probe once, each result kept as soon as it is there."""
         self._looked_at_presence = context.presence
-        await asyncio.gather(*(self._observe_one(number, context) for number in range(len(self.probes))))
+        asking = [(number, probe) for number, probe in enumerate(self.probes) if probe]
+        await asyncio.gather(*(self._observe_one(number, probe, context) for number, probe in asking))
 
-    async def _observe_one(self, number: int, context: ProbeContext) -> None:
-        probe = self.probes[number]
+    async def _observe_one(self, number: int, probe: Probe, context: ProbeContext) -> None:
         outcome = (await asyncio.gather(probe.observe(context), return_exceptions=True))[0]
+        self._has_news = True
         if isinstance(outcome, Observation):
-            self.observations[number] = replace(outcome, answered=_answered(outcome)) if probe.asks_engine else outcome
+            self._answers[number] = replace(outcome, answered=_answered(outcome))
         elif isinstance(outcome, Exception):
             log.error("Probe %s of tenant %s failed", probe.kind, self.presence.id, exc_info=outcome)
             reason = f"this probe failed because of a bug ({type(outcome).__name__}): please report it"
-            self.observations[number] = Observation(probe.kind, "unknown", reason, context.now)
+            self._answers[number] = Observation(probe.kind, "unknown", reason, context.now)
 
     def distrust_engine(self, now: int) -> None:
         """Forget what the engine's API said: only what it says from now on counts. Until then it is not away."""
+        self._has_news = True
         for number, probe in enumerate(self.probes):
-            if probe.asks_engine:
-                self.observations[number] = Observation(
+            if probe:
+                self._answers[number] = Observation(
                     probe.kind, "unknown", "its API does not answer right now", now,
-                    answered=self.observations[number].answered,
+                    answered=self._answers[number].answered,
                 )  # fmt: skip
+
+    def observations(self) -> tuple[Observation, ...]:
+        """The latest of each probe, in the order of the definition."""
+        return tuple(
+            answer if probe else self.processes.observe(spec, self.presence)
+            for spec, probe, answer in zip(self._specs, self.probes, self._answers, strict=True)
+        )
+
+    def judge(self, now: int, freshness: int) -> Activity:
+        """The verdict on what was seen until now. One that nothing can have changed is not made again."""
+        if not self._has_news and not self.in_flight and self.activity.state == "absent":
+            return self.activity
+        evidence = Evidence(
+            self.observations(), self.presence, self.processes.signs(), card_is_full=self._card_is_full,
+            stuck_after=self.spec.stuck_after if self.spec else None, floor=self.floor,
+        )  # fmt: skip
+        self.activity, self._course = judge(evidence, self.activity, self._course, now=now, freshness=freshness)
+        self._has_news = False
+        return self.activity
 
 
 def _answered(seen: Observation) -> bool:

@@ -1,20 +1,18 @@
-"""What the `comfyui` probe makes of a queue, and when it stops believing it."""
+"""What the `comfyui` probe makes of a queue, and of how a prompt ended."""
 
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.tenants.activity.probes.comfyui import ComfyUiProbe
+from gpusupervisor.tenants.activity.probes.process_activity import Signs
 from gpusupervisor.tenants.activity.verdict import Observation
-from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
-from tests.tenants.activity.builders import GIB, SECOND, context, holder, presence
-
-STUCK_AFTER = 60 * SECOND
+from tests.tenants.activity.builders import SECOND, context, holder, presence
 
 
 def probe() -> ComfyUiProbe:
-    return ComfyUiProbe(ProbeSpec("comfyui", timeout=10 * SECOND), STUCK_AFTER)
+    return ComfyUiProbe(ProbeSpec("comfyui", timeout=10 * SECOND))
 
 
 def length(peer: Peer, remaining: object) -> None:
@@ -26,11 +24,10 @@ def queue(peer: Peer, running: list[str], pending: int = 0) -> None:
     peer.says("/queue", {"queue_running": rows, "queue_pending": [[2, "later", {}, {}, []]] * pending})
 
 
-async def looks(
-    watcher: ComfyUiProbe, http: EngineHttp, who: TenantPresence, start: int, end: int
-) -> list[Observation]:
-    """One look every ten seconds."""
-    return [await watcher.observe(context(http, who, at * SECOND, cpu=0)) for at in range(start, end + 1, 10)]
+async def looks(watcher: ComfyUiProbe, http: EngineHttp, peer: Peer, start: int, end: int) -> list[Observation]:
+    """One look every ten seconds, at which its processes do nothing."""
+    who = presence(peer.url, holder(sm=0))
+    return [await watcher.observe(context(http, who, at * SECOND)) for at in range(start, end + 1, 10)]
 
 
 async def test_an_empty_queue_is_idle_for_one_small_request(peer: Peer, http: EngineHttp) -> None:
@@ -40,110 +37,99 @@ async def test_an_empty_queue_is_idle_for_one_small_request(peer: Peer, http: En
     assert peer.paths == ["/prompt"]
 
 
-@pytest.mark.parametrize(("remaining", "reason"), [(1, "1 prompt in its queue"), (3, "3 prompts in its queue")])
-async def test_a_queue_with_prompts_is_busy(peer: Peer, http: EngineHttp, remaining: int, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("remaining", "reason"), [(1, "its queue reports 1 prompt"), (3, "its queue reports 3 prompts")]
+)
+async def test_a_queue_with_prompts_is_a_word(peer: Peer, http: EngineHttp, remaining: int, reason: str) -> None:
     length(peer, remaining)
     seen = await probe().observe(context(http, presence(peer.url, holder(sm=90))))
     assert (seen.state, seen.reason) == ("busy", reason)
+    assert "will run no further job" in seen.impact
 
 
-async def test_a_job_that_computes_is_believed_for_ever_and_its_queue_not_read(peer: Peer, http: EngineHttp) -> None:
+async def test_the_queue_is_not_read_while_its_processes_work(peer: Peer, http: EngineHttp) -> None:
     length(peer, 1)
-    seen = await looks(probe(), http, presence(peer.url, holder(sm=90)), 0, 600)
-    assert {each.state for each in seen} == {"busy"}
+    watcher = probe()
+    for at in range(0, 600, 10):
+        signs = Signs(sm_at=at * SECOND)
+        await watcher.observe(context(http, presence(peer.url, holder(sm=90)), at * SECOND, signs=signs))
     assert "/queue" not in peer.paths
-
-
-async def test_an_entry_without_life_becomes_stuck(peer: Peer, http: EngineHttp) -> None:
-    length(peer, 1)
-    queue(peer, ["a"])
-    who = presence(peer.url, holder(sm=0, unit="comfyui.service"))
-    seen = await looks(probe(), http, who, 0, 80)
-    assert [each.state for each in seen] == ["busy"] * 6 + ["stuck"] * 3
-    assert "it claims to be running a prompt" in seen[-1].reason
-    assert "will run no job" in seen[-1].impact
-    assert seen[-1].remedy == "restart it: systemctl restart comfyui.service"
-
-
-async def test_a_job_over_which_the_machine_was_suspended_is_not_stuck_when_it_wakes(
-    peer: Peer, http: EngineHttp
-) -> None:
-    length(peer, 1)
-    queue(peer, ["a"])
-    watcher, who, morning = probe(), presence(peer.url, holder(sm=0)), 8 * 3600
-    await looks(watcher, http, who, 0, 50)
-    seen = await looks(watcher, http, who, morning, morning + 60)
-    assert [each.state for each in seen] == ["busy"] * 6 + ["stuck"]
 
 
 async def test_nobodys_prompt_gets_into_an_observation(peer: Peer, http: EngineHttp) -> None:
     length(peer, 1)
     queue(peer, ["a"])
-    seen = await looks(probe(), http, presence(peer.url, holder(sm=0)), 0, 80)
+    seen = await looks(probe(), http, peer, 0, 80)
+    assert "/queue" in peer.paths
     assert "secret" not in repr(seen)
 
 
-async def test_life_after_stuck_is_busy_again(peer: Peer, http: EngineHttp) -> None:
-    length(peer, 1)
-    queue(peer, ["a"])
-    watcher = probe()
-    assert (await looks(watcher, http, presence(peer.url, holder(sm=0)), 0, 60))[-1].state == "stuck"
-    alive = await watcher.observe(context(http, presence(peer.url, holder(sm=40)), 70 * SECOND))
-    assert alive.state == "busy"
-
-
-async def test_moving_vram_is_life(peer: Peer, http: EngineHttp) -> None:
-    length(peer, 1)
-    queue(peer, ["a"])
-    watcher = probe()
-    for at in range(0, 200, 10):
-        who = presence(peer.url, holder(used=GIB + at * (4 << 20), sm=0))
-        assert (await watcher.observe(context(http, who, at * SECOND))).state == "busy"
-
-
-async def test_another_prompt_at_the_head_is_life(peer: Peer, http: EngineHttp) -> None:
+async def test_the_same_prompt_at_the_head_is_no_progress_and_another_one_is(peer: Peer, http: EngineHttp) -> None:
     length(peer, 2)
     watcher = probe()
     queue(peer, ["a"])
-    who = presence(peer.url, holder(sm=0))
-    await looks(watcher, http, who, 0, 40)
+    assert (await looks(watcher, http, peer, 1, 41))[-1].progressed_at == SECOND
     queue(peer, ["b"])
-    assert {each.state for each in await looks(watcher, http, who, 50, 100)} == {"busy"}
+    assert (await looks(watcher, http, peer, 51, 61))[-1].progressed_at == 51 * SECOND
 
 
-async def test_a_queue_that_shrinks_is_life(peer: Peer, http: EngineHttp) -> None:
+async def test_a_queue_that_shrinks_makes_progress(peer: Peer, http: EngineHttp) -> None:
     watcher = probe()
-    who = presence(peer.url, holder(sm=0))
     queue(peer, ["a"])
     length(peer, 2)
-    await looks(watcher, http, who, 0, 50)
+    await looks(watcher, http, peer, 0, 50)
     length(peer, 1)
-    assert (await watcher.observe(context(http, who, 60 * SECOND, cpu=0))).state == "busy"
+    assert (await looks(watcher, http, peer, 60, 60))[-1].progressed_at == 60 * SECOND
 
 
-async def test_waiting_prompts_that_nobody_takes_are_stuck(peer: Peer, http: EngineHttp) -> None:
+async def test_prompts_that_nobody_takes_are_named(peer: Peer, http: EngineHttp) -> None:
     length(peer, 2)
     queue(peer, [], pending=2)
-    seen = await looks(probe(), http, presence(peer.url, holder(sm=0)), 0, 60)
-    assert seen[-1].state == "stuck"
-    assert "prompts wait in its queue" in seen[-1].reason
+    seen = await looks(probe(), http, peer, 0, 60)
+    assert seen[-1].reason == "its queue reports 2 prompts, none of which is running"
 
 
-async def test_without_a_view_of_gpu_or_cpu_time_nothing_is_called_stuck(peer: Peer, http: EngineHttp) -> None:
-    length(peer, 1)
-    queue(peer, ["a"])
-    watcher = probe()
-    who = presence(peer.url, holder(sm=None))
-    states = {(await watcher.observe(context(http, who, at * SECOND))).state for at in range(0, 200, 10)}
-    assert states == {"busy"}
-
-
-async def test_a_queue_too_large_to_read_leaves_the_verdict_to_the_signs_of_life(peer: Peer, http: EngineHttp) -> None:
+async def test_a_queue_too_large_to_read_leaves_the_verdict_to_the_processes(peer: Peer, http: EngineHttp) -> None:
     length(peer, 1)
     peer.answers["/queue"] = reply(b'"' + b"x" * (1 << 20) + b'"')
-    seen = await looks(probe(), http, presence(peer.url, holder(sm=0, user_unit="comfyui.service")), 0, 60)
-    assert seen[-1].state == "stuck"
-    assert seen[-1].remedy == "restart it: systemctl --user restart comfyui.service"
+    seen = await looks(probe(), http, peer, 0, 60)
+    assert (seen[-1].state, seen[-1].progressed_at) == ("busy", 0)
+
+
+def history(exception: str) -> object:
+    error = ["execution_error", {"prompt_id": "a", "exception_type": exception, "current_inputs": {"text": ["secret"]}}]
+    status = {"status_str": "error", "completed": False, "messages": [["execution_start", {}], error]}
+    return {"a": {"prompt": [1, "a", {}, {}, []], "outputs": {}, "status": status, "meta": {}}}
+
+
+@pytest.mark.parametrize(
+    ("exception", "failed"),
+    [("torch.OutOfMemoryError", True), ("torch.cuda.OutOfMemoryError", True), ("ValueError", False)],
+)
+async def test_a_prompt_that_failed_for_lack_of_memory_is_noticed_once_it_ended(
+    peer: Peer, http: EngineHttp, exception: str, failed: bool
+) -> None:
+    length(peer, 1)
+    watcher = probe()
+    await looks(watcher, http, peer, 10, 10)
+    assert not any(path.startswith("/history") for path in peer.paths)
+    length(peer, 0)
+    peer.says("/history", history(exception))
+    seen = await looks(watcher, http, peer, 20, 30)
+    assert [each.out_of_memory_at for each in seen] == ([20 * SECOND] * 2 if failed else [None] * 2)
+    assert [asked.target for asked in peer.asked].count("/history?max_items=1") == 1
+    assert "secret" not in repr(seen)
+
+
+@pytest.mark.parametrize("said", [[], {"a": 1}, {"a": {"status": {"messages": [1, ["execution_error"]]}}}, "x", None])
+async def test_a_history_of_another_shape_says_nothing(peer: Peer, http: EngineHttp, said: object) -> None:
+    length(peer, 1)
+    watcher = probe()
+    await looks(watcher, http, peer, 10, 10)
+    length(peer, 0)
+    peer.says("/history", said)
+    (seen,) = await looks(watcher, http, peer, 20, 20)
+    assert (seen.state, seen.out_of_memory_at) == ("idle", None)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.processes.settings_files import SettingsFile
 from gpusupervisor.tenants.activity.probes.http import HttpProbe
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
@@ -85,6 +86,30 @@ async def test_what_would_go_to_sleep_is_not_kept_awake(
     peer.says("/props", {"is_sleeping": True})
     asleep = await HttpProbe(spec).observe(context(http, presence(peer.url, holder(command_line=line))))
     assert (asleep.state, asleep.reason) == ("idle", "asleep")
+
+
+@pytest.mark.parametrize(
+    ("files", "hidden", "spared"),
+    [
+        ((SettingsFile("/f", values=(("sleep-idle-seconds", "60"),)),), frozenset(), True),
+        ((SettingsFile("/f", values=(("sleep-idle-seconds", "-1"),)),), frozenset(), False),
+        ((SettingsFile("/f", readable=False),), frozenset(), True),
+        ((), frozenset({"environment"}), True),
+        ((), frozenset(), False),
+    ],
+)
+async def test_what_may_go_to_sleep_by_its_configuration_file_is_not_kept_awake(
+    peer: Peer, http: EngineHttp, files: tuple[SettingsFile, ...], hidden: frozenset[str], spared: bool
+) -> None:
+    peer.says("/props", {"is_sleeping": False})
+    peer.says("/slots", [{"is_processing": False}])
+    one = holder(command_line=("llama-server",))
+    assert one.identity is not None
+    one = replace(one, identity=replace(one.identity, configuration=files, hidden=hidden))
+    spec = replace(SLEEPER, sleep_flag="--sleep-idle-seconds")
+    seen = await HttpProbe(spec).observe(context(http, presence(peer.url, one)))
+    assert (seen.state, seen.defers) == (("unknown", True) if spared else ("idle", False))
+    assert ("/slots" in peer.paths) == (not spared)
 
 
 async def test_a_server_that_may_sleep_is_not_kept_awake_while_it_holds_no_vram_either(

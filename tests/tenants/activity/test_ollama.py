@@ -9,6 +9,7 @@ import pytest
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.tenants.activity.probes.ollama import OllamaProbe
 from gpusupervisor.tenants.activity.probes.ollama_answers import runner_ports, wall_clock
+from gpusupervisor.tenants.activity.probes.process_activity import Signs
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
@@ -56,6 +57,11 @@ async def runner() -> AsyncIterator[Peer]:
 
 def runs_on(port: int) -> tuple[str, ...]:
     return ("/usr/lib/ollama/llama-server", "--model", "/blob", "--port", str(port), "--host", "127.0.0.1")
+
+
+def quiet(seconds: int) -> Signs:
+    """Processes that were watched for so long and did nothing."""
+    return Signs(sm_is_known=True, quiet_span=seconds * SECOND)
 
 
 async def look(ollama: Peer, http: EngineHttp, *, runner: Peer | None = None) -> Observation:
@@ -113,10 +119,12 @@ async def test_slots_of_a_wrong_shape_are_no_evidence(
     assert (await look(ollama, http, runner=runner)).state == "unknown"
 
 
-async def test_an_expiry_in_the_past_is_busy_even_with_idle_slots(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
+async def test_an_expiry_in_the_past_protects_even_with_idle_slots(
+    ollama: Peer, http: EngineHttp, runner: Peer
+) -> None:
     ollama.says("/api/ps", {"models": [model(expires=stamp(-5))]})
     seen = await look(ollama, http, runner=runner)
-    assert seen.state == "busy"
+    assert seen.state == "stirring"
     assert "past its keep-alive" in seen.reason
 
 
@@ -126,8 +134,8 @@ async def test_a_keep_alive_that_ran_out_while_the_machine_was_suspended_is_no_w
     ollama.says("/api/ps", {"models": [model(expires=stamp(-5))]})
     probe = OllamaProbe(SPEC)
     who = presence(ollama.url, holder(sm=0, command_line=runs_on(runner.port)))
-    states = [(await probe.observe(context(http, who, at * SECOND))).state for at in (0, 5, 10)]
-    assert states == ["busy", "busy", "idle"]
+    states = [(await probe.observe(context(http, who, at * SECOND, signs=quiet(at)))).state for at in (0, 5, 10)]
+    assert states == ["stirring", "stirring", "idle"]
     runner.says("/slots", [{"id": 0, "is_processing": True}])
     assert (await probe.observe(context(http, who, 15 * SECOND))).state == "busy"
 
@@ -166,36 +174,26 @@ async def test_an_older_runner_is_idle_once_its_processes_were_seen_quiet(ollama
     ollama.says("/api/ps", {"models": [model(expires=FOR_EVER)]})
     probe = OllamaProbe(SPEC)
     who = presence(ollama.url, holder(sm=0, command_line=("ollama", "runner")))
-    states = [(await probe.observe(context(http, who, at * SECOND))).state for at in (0, 5, 10, 11)]
+    states = [(await probe.observe(context(http, who, at * SECOND, signs=quiet(at)))).state for at in (0, 5, 10, 11)]
     assert states == ["unknown", "unknown", "idle", "idle"]
 
 
-async def test_gpu_time_of_an_older_runner_is_busy_and_its_quiet_starts_anew(ollama: Peer, http: EngineHttp) -> None:
+async def test_an_older_runner_is_not_idle_within_ten_seconds_of_any_life(ollama: Peer, http: EngineHttp) -> None:
     ollama.says("/api/ps", {"models": [model()]})
-    probe = OllamaProbe(SPEC)
-    shares = {0: 0, 6: 80, 8: 0, 12: 0, 19: 0}
-    states = [
-        (await probe.observe(context(http, presence(ollama.url, holder(sm=share)), at * SECOND))).state
-        for at, share in shares.items()
-    ]
-    assert states == ["unknown", "busy", "unknown", "unknown", "idle"]
-
-
-async def test_quiet_cpu_is_evidence_where_the_driver_tells_no_gpu_time(ollama: Peer, http: EngineHttp) -> None:
-    ollama.says("/api/ps", {"models": [model()]})
-    probe = OllamaProbe(SPEC)
-    who = presence(ollama.url, holder(sm=None))
-    states = [(await probe.observe(context(http, who, at * SECOND, cpu=7_000_000))).state for at in (0, 5, 10, 15)]
-    assert states == ["unknown", "unknown", "unknown", "idle"]
+    probe, who = OllamaProbe(SPEC), presence(ollama.url, holder(sm=0))
+    await probe.observe(context(http, who))
+    for at, state in ((15, "unknown"), (16, "idle")):
+        signs = replace(quiet(20), live_at=6 * SECOND)
+        assert (await probe.observe(context(http, who, at * SECOND, signs=signs))).state == state
 
 
 async def test_a_model_seen_for_the_first_time_is_not_idle_on_old_quiet(ollama: Peer, http: EngineHttp) -> None:
     probe = OllamaProbe(SPEC)
     who = presence(ollama.url, holder(sm=0))
     for at in (0, 10, 20):
-        await probe.observe(context(http, who, at * SECOND))
+        await probe.observe(context(http, who, at * SECOND, signs=quiet(at)))
     ollama.says("/api/ps", {"models": [model()]})
-    assert (await probe.observe(context(http, who, 21 * SECOND))).state == "unknown"
+    assert (await probe.observe(context(http, who, 21 * SECOND, signs=quiet(21)))).state == "unknown"
 
 
 async def test_the_version_is_asked_once_and_again_after_it_was_gone(ollama: Peer, http: EngineHttp) -> None:

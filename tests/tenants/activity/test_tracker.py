@@ -64,6 +64,7 @@ class Scene:
         self.clock = clock
         self.tenants = tenants
         self.definition = DEFINITION
+        self.full: frozenset[str] = frozenset()
 
     async def after(self, seconds: float, *tenants: TenantPresence, gpu_is_read: bool = True) -> Activity:
         self.clock.instant += int(seconds * SECOND)
@@ -72,7 +73,7 @@ class Scene:
         account = GpuAccount(GPU, {}, (), 0, is_read=gpu_is_read)
         census = Census({each.id: each for each in self.tenants}, {GPU: account})
         definitions = {each.id: self.definition for each in self.tenants}
-        seen = await self.tracker.look(census, definitions, self.clock.instant)
+        seen = await self.tracker.look(census, definitions, self.clock.instant, self.full)
         assert seen.keys() == {each.id for each in self.tenants}
         return seen[self.tenants[0].id]
 
@@ -81,11 +82,14 @@ def app(peer: Peer, *holders: Holder) -> TenantPresence:
     return presence(peer.url, *(holders or (holder(),)))
 
 
-async def test_a_busy_tenant_is_looked_at_every_time(tracker: ActivityTracker, clock: Hands, peer: Peer) -> None:
-    peer.says("/status", {"jobs": 1})
-    scene = Scene(tracker, clock, app(peer))
+@pytest.mark.parametrize(("sm", "jobs", "state"), [(70, 1, "busy"), (0, 1, "claimed"), (70, 0, "stirring")])
+async def test_a_tenant_that_shows_life_is_looked_at_every_time(
+    tracker: ActivityTracker, clock: Hands, peer: Peer, sm: int, jobs: int, state: str
+) -> None:
+    peer.says("/status", {"jobs": jobs})
+    scene = Scene(tracker, clock, app(peer, holder(sm=sm)))
     for _ in range(4):
-        assert (await scene.after(1)).state == "busy"
+        assert (await scene.after(1)).state == state
     assert len(peer.asked) == 4
 
 
@@ -115,13 +119,45 @@ async def test_gpu_time_of_an_idle_tenant_triggers_a_look_at_once(
     assert (await scene.after(0.1, app(peer, holder(sm=70)))).state == "busy"
 
 
-async def test_memory_that_grows_makes_an_idle_tenant_busy(tracker: ActivityTracker, clock: Hands, peer: Peer) -> None:
+async def test_memory_that_grows_protects_an_idle_tenant(tracker: ActivityTracker, clock: Hands, peer: Peer) -> None:
     scene = Scene(tracker, clock, app(peer))
     await scene.after(1)
     grown = await scene.after(1, app(peer, holder(used=2 * GIB)))
-    assert (grown.state, grown.reason) == ("busy", "it is loading (its memory grows)")
+    assert (grown.state, grown.reason) == ("stirring", "its VRAM grows, but nothing else says that it works")
     settled = [(await scene.after(1)).state for _ in range(5)]
-    assert settled == ["busy", "busy", "idle", "idle", "idle"]
+    assert settled == ["stirring", "stirring", "idle", "idle", "idle"]
+
+
+async def test_a_load_that_the_engine_reports_is_busy_at_once(
+    tracker: ActivityTracker, clock: Hands, peer: Peer
+) -> None:
+    scene = Scene(tracker, clock, app(peer))
+    await scene.after(1)
+    peer.says("/status", {"jobs": 1})
+    assert (await scene.after(1, app(peer, holder(used=2 * GIB)))).state == "busy"
+
+
+async def test_a_claim_on_a_full_card_is_stuck_after_half_a_minute(
+    tracker: ActivityTracker, clock: Hands, peer: Peer
+) -> None:
+    peer.says("/status", {"jobs": 1})
+    scene = Scene(tracker, clock, app(peer, holder(sm=0)))
+    scene.full = frozenset({GPU})
+    states = [(await scene.after(1)).state for _ in range(40)]
+    assert states == ["claimed"] * 30 + ["stuck"] * 10
+
+
+async def test_each_branch_of_the_judgement_is_counted_when_it_is_entered(
+    tracker: ActivityTracker, clock: Hands, peer: Peer
+) -> None:
+    scene = Scene(tracker, clock, app(peer, holder(sm=0)))
+    for jobs, sm in ((0, 0), (1, 0), (1, 0), (1, 70), (1, 70), (0, 70), (0, 0)):
+        peer.says("/status", {"jobs": jobs})
+        await scene.after(5, app(peer, holder(sm=sm)))
+    assert tracker.counters == {
+        "activity-idle-word": 2, "activity-claimed": 1, "activity-word-and-work": 1,
+        "activity-stirring-sm-utilization": 1,
+    }  # fmt: skip
 
 
 async def test_memory_that_is_seen_again_after_the_driver_failed_has_not_grown(
@@ -132,7 +168,7 @@ async def test_memory_that_is_seen_again_after_the_driver_failed_has_not_grown(
     await scene.after(1, presence(peer.url), gpu_is_read=False)
     await scene.after(5, presence(peer.url), gpu_is_read=False)
     assert (await scene.after(1, app(peer))).state == "idle"
-    assert (await scene.after(1, app(peer, holder(used=2 * GIB)))).state == "busy", "it has grown now"
+    assert (await scene.after(1, app(peer, holder(used=2 * GIB)))).state == "stirring", "it has grown now"
 
 
 async def test_slow_growth_between_fast_censuses_is_seen(tracker: ActivityTracker, clock: Hands, peer: Peer) -> None:
@@ -140,7 +176,7 @@ async def test_slow_growth_between_fast_censuses_is_seen(tracker: ActivityTracke
     await scene.after(1)
     states = [(await scene.after(0.05, app(peer, holder(used=GIB + step * (10 << 20))))).state for step in range(12)]
     assert states[0] == "idle"
-    assert states[-1] == "busy"
+    assert states[-1] == "stirring"
 
 
 async def test_what_was_there_at_the_start_has_not_grown(tracker: ActivityTracker, clock: Hands, peer: Peer) -> None:
@@ -180,7 +216,7 @@ async def test_a_recheck_asks_again_and_believes_nothing_older(
     scene = Scene(tracker, clock, app(peer))
     assert (await scene.after(1)).state == "idle"
     peer.says("/status", {"jobs": 1})
-    assert (await tracker.recheck("app")).state == "busy"
+    assert (await tracker.recheck("app")).state == "claimed"
     peer.silent.add("/status")
     peer.released.clear()
     scene.definition = replace(DEFINITION, activity=ActivitySpec((replace(STATUS, timeout=200_000),)))
@@ -199,7 +235,7 @@ async def test_a_recheck_waits_for_a_look_that_is_under_way_and_then_looks_afres
     checking = asyncio.create_task(hasty.recheck("app"))
     await asyncio.sleep(0)
     peer.released.set()
-    assert (await checking).state == "busy"
+    assert (await checking).state == "claimed"
     assert len(peer.asked) == 2
 
 

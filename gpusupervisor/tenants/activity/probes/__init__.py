@@ -1,1 +1,4 @@
-"""Probes: how one tenant's work is seen, one module per kind. Passive: they load, wake and start nothing."""
+"""Probes: how one tenant's work is seen. Passive: they load, wake and start nothing.
+
+One module per kind that asks an engine's API; `process_activity` watches the processes themselves.
+"""

@@ -20,6 +20,7 @@ from gpusupervisor.engine_http import (
     Unreachable,
 )
 from gpusupervisor.foreign_text import harmless
+from gpusupervisor.tenants.activity.probes.process_activity import NOTHING_SEEN, Signs
 from gpusupervisor.tenants.activity.verdict import Observation, Trouble
 from gpusupervisor.tenants.census import TenantPresence
 
@@ -38,20 +39,16 @@ class ProbeContext:
     measured_at: int
     """When the driver was asked for what `presence` holds."""
     http: EngineHttp
-    cpu_time: int | None = None
-    """CPU microseconds its processes have used so far, read at `now`; None when unknown."""
+    signs: Signs = NOTHING_SEEN
+    """What its processes were seen to do until `now`."""
 
 
 class Probe(Protocol):
-    """One way to see one tenant's work; keeps what it saw before."""
+    """One way to ask one tenant's engine for its work; keeps what it heard before."""
 
     kind: str
-    asks_engine: bool
-    """Its evidence is fetched at each look, from the engine's API."""
     timeout: int
     """Microseconds after which a look has failed."""
-    wants_cpu: bool
-    """It needs `ProbeContext.cpu_time`."""
 
     async def observe(self, context: ProbeContext) -> Observation:
         """Look once. What the engine does wrong is an observation, never an exception."""

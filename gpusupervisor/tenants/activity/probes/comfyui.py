@@ -1,20 +1,26 @@
-"""Probe `comfyui`.
+"""Probe `comfyui`: its queue, and how its last prompt ended.
 
-Its queue says how much is left, but the thread that works it off can die and leave its entry there for ever
-(https://github.com/Comfy-Org/ComfyUI/issues/16312), so the queue is believed only while the processes live.
+The thread that works the queue off can die and leave its entry there for ever
+(https://github.com/Comfy-Org/ComfyUI/issues/16312), so the queue is the engine's word and no more.
 """
 
 from dataclasses import dataclass
 
 from gpusupervisor.engine_http import BadAnswer, HttpError
 from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, count, unanswered
-from gpusupervisor.tenants.activity.probes.life import CpuWatch, SmWatch, VramWatch
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 
-UNWATCHED = 60_000_000
-"""Microseconds between two looks from which on the machine was suspended: that no life was seen says nothing then."""
-IMPACT = "it will run no job, and its memory cannot be released, because the dead worker would have to execute /free"
+COMPARE_AFTER = 10_000_000
+"""Microseconds without work after which the head of the queue is read, and between two such readings: it contains whole
+prompts."""
+IMPACT = (
+    "if its worker has died, it will run no further job, and its memory cannot be released, because the worker would "
+    "have to execute /free"
+)
+LAST_PROMPT = "/history?max_items=1"
+OUT_OF_MEMORY = "OutOfMemory"
+"""In the type of a node's exception: torch.OutOfMemoryError, torch.cuda.OutOfMemoryError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,76 +33,76 @@ class QueueHead:
 
 
 class ComfyUiProbe:
-    """Busy while the queue holds something and life is seen; stuck once it has not been seen for too long."""
+    """Busy while the queue holds something, idle while it is empty."""
 
     kind = "comfyui"
-    asks_engine = True
-    wants_cpu = True
 
-    def __init__(self, spec: ProbeSpec, stuck_after: int) -> None:
+    def __init__(self, spec: ProbeSpec) -> None:
         self.timeout = 2 * spec.timeout
         self._request_timeout = spec.timeout
-        self._stuck_after = stuck_after
-        self._watches = (SmWatch(), CpuWatch(), VramWatch())
         self._remaining = 0
-        self._looked_at = 0
-        self._progress_at = 0
+        self._progress_at: int | None = None
+        self._compared_at = 0
         self._head: QueueHead | None = None
+        self._out_of_memory_at: int | None = None
 
     async def observe(self, context: ProbeContext) -> Observation:
         """See `Probe`."""
-        for watch in self._watches:
-            watch.look(context)
-        if context.now - self._looked_at >= UNWATCHED:
-            self._progress_at = context.now
-        self._looked_at = context.now
         try:
             remaining = queue_remaining(await ask(context, "/prompt", self._request_timeout))
-            self._note_progress(remaining, context.now)
-            if not remaining:
-                return Observation(self.kind, "idle", "its queue is empty", context.now)
-            lifeless = context.now - self._last_life()
-            if lifeless >= self._stuck_after // 2:
+            ended = remaining < self._remaining
+            self._note_length(remaining, context.now)
+            if ended and await self._ran_out_of_memory(context):
+                self._out_of_memory_at = context.now
+            if remaining:
                 await self._compare_head(context)
         except HttpError as error:
             return unanswered(self.kind, error, context)
-        if context.now - self._last_life() >= self._stuck_after and self._watched_quiet():
-            return self._stuck(context)
-        prompts = "1 prompt" if remaining == 1 else f"{remaining} prompts"
-        return Observation(self.kind, "busy", f"{prompts} in its queue", context.now)
+        return Observation(
+            self.kind,
+            "busy" if remaining else "idle",
+            self._reason(remaining),
+            context.now,
+            impact=IMPACT if remaining else "",
+            progressed_at=self._progress_at,
+            out_of_memory_at=self._out_of_memory_at,
+        )
 
-    def _note_progress(self, remaining: int, now: int) -> None:
+    def _reason(self, remaining: int) -> str:
+        if not remaining:
+            return "its queue is empty"
+        prompts = "1 prompt" if remaining == 1 else f"{remaining} prompts"
+        waiting = self._head is not None and not self._head.running
+        return f"its queue reports {prompts}{', none of which is running' if waiting else ''}"
+
+    def _note_length(self, remaining: int, now: int) -> None:
         """A queue that was empty, or has shrunk, is being worked off."""
         if not self._remaining or remaining < self._remaining:
-            self._progress_at = now
+            self._progress_at = self._compared_at = now
             self._head = None
         self._remaining = remaining
 
-    def _last_life(self) -> int:
-        return max(self._progress_at, *(watch.live_at or 0 for watch in self._watches))
-
-    def _watched_quiet(self) -> bool:
-        """Whether GPU or CPU time could be read for all that time: flat VRAM alone proves nothing."""
-        computing = self._watches[:2]
-        return any(watch.quiet_for(self._stuck_after * 9 // 10) for watch in computing)
-
     async def _compare_head(self, context: ProbeContext) -> None:
-        """Another prompt at the head than last time means that the worker lives."""
+        """Another prompt at the head than last time means that the worker lives. Not read while work is seen."""
+        signs = context.signs
+        moved_at = max(self._compared_at, signs.sm_at, signs.rose_at, signs.cpu_at)
+        if context.now - moved_at < COMPARE_AFTER:
+            return
+        self._compared_at = context.now
         try:
             head = queue_head(await ask(context, "/queue", self._request_timeout))
         except HttpError:
-            return  # whole prompts make it larger than is read, perhaps: the signs of life decide alone
+            return  # whole prompts make it larger than is read, perhaps: the processes decide alone
         if self._head is not None and head.running != self._head.running:
             self._progress_at = context.now
         self._head = head
 
-    def _stuck(self, context: ProbeContext) -> Observation:
-        waiting = self._head is not None and not self._head.running
-        claim = "prompts wait in its queue" if waiting else "it claims to be running a prompt"
-        reason = f"{claim}, but its processes show no activity: its worker has died"
-        return Observation(
-            self.kind, "stuck", reason, context.now, impact=IMPACT, remedy=f"restart it: {_restart(context)}"
-        )
+    async def _ran_out_of_memory(self, context: ProbeContext) -> bool:
+        """Whether the prompt that has just ended failed for lack of memory, as far as ComfyUI tells."""
+        try:
+            return failed_for_memory(await ask(context, LAST_PROMPT, self._request_timeout))
+        except HttpError:
+            return False
 
 
 def queue_remaining(answer: object) -> int:
@@ -118,12 +124,16 @@ def queue_head(answer: object) -> QueueHead:
     return QueueHead(tuple(known[:64] for known in ids if isinstance(known, str)), len(pending))
 
 
-def _restart(context: ProbeContext) -> str:
-    """How to restart it, by the unit of its processes where there is one."""
-    for holder in context.presence.holders:
-        if holder.identity and holder.identity.user_unit:
-            return f"systemctl --user restart {holder.identity.user_unit}"
-        if holder.identity and holder.identity.unit.endswith(".service"):
-            return f"systemctl restart {holder.identity.unit}"
-    pids = ", ".join(sorted({str(holder.pid) for holder in context.presence.holders}))
-    return f"end process {pids} and start it again" if pids else "end its process and start it again"
+def failed_for_memory(answer: object) -> bool:
+    """Whether a prompt of this /history ended with an exception for lack of memory; False for any other shape."""
+    entries = answer.values() if isinstance(answer, dict) else ()
+    statuses = (entry.get("status") for entry in entries if isinstance(entry, dict))
+    messages = (status.get("messages") for status in statuses if isinstance(status, dict))
+    return any(_tells_of_memory(message) for told in messages if isinstance(told, list) for message in told)
+
+
+def _tells_of_memory(message: object) -> bool:
+    if not isinstance(message, list) or len(message) != 2 or message[0] != "execution_error":
+        return False
+    kind = message[1].get("exception_type") if isinstance(message[1], dict) else None
+    return isinstance(kind, str) and OUT_OF_MEMORY in kind

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from gpusupervisor.engine_http import HttpError, without_keys
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, unanswered
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.census import Holder, TenantPresence
@@ -17,9 +18,6 @@ MAX_WORKERS = 16
 
 class HttpProbe:
     """true = busy, false = idle, anything else = unknown."""
-
-    asks_engine = True
-    wants_cpu = False
 
     def __init__(self, spec: ProbeSpec) -> None:
         self.kind = spec.kind
@@ -35,10 +33,13 @@ class HttpProbe:
         try:
             if spec.first and await self._asleep(context):
                 return Observation(self.kind, "idle", "asleep", context.now)
-            if spec.sleep_flag and _goes_to_sleep(spec.sleep_flag, context.presence):
-                reason = f"it is awake; {spec.get} is not asked, which would keep it from going to sleep"
+            if spec.sleep_flag and (why := _may_go_to_sleep(spec.sleep_flag, context.presence)):
+                reason = f"it is awake; {spec.get} is not asked, which {why}"
                 return Observation(self.kind, "unknown", reason, context.now, defers=True)
-            busy = query(spec.busy_when, await ask(context, spec.get, spec.timeout))
+            answer = await ask(context, spec.get, spec.timeout)
+            if spec.stirring_when and query(spec.stirring_when, answer) is True:
+                return Observation(self.kind, "stirring", "its API reports a change that is no work", context.now)
+            busy = query(spec.busy_when, answer)
         except HttpError as error:
             return unanswered(self.kind, error, context)
         if busy is True:
@@ -53,7 +54,7 @@ class HttpProbe:
         return query(self._spec.asleep_when, answer) is True
 
     async def _ask_workers(self, context: ProbeContext) -> Observation:
-        """Busy when any of its processes is; idle only when all of them say so."""
+        """Busy or stirring when any of its processes is; idle only when all of them say so."""
         presence = context.presence
         if not presence.holders:
             return Observation(self.kind, "absent", presence.absence, context.now)
@@ -71,11 +72,11 @@ class HttpProbe:
             for holder, place in zip(processes, places, strict=True)
         ]  # fmt: skip
         seen = await asyncio.gather(*(self._ask(worker) for worker in workers))
-        for state in ("busy", "unknown", "absent"):
+        for state in ("busy", "stirring", "unknown", "absent"):
             # One that is in doubt is worse than one of which the next probe can tell.
             found = min((each for each in seen if each.state == state), key=lambda each: each.defers, default=None)
             if found is not None:
-                return found if state == "busy" else replace(found, state="unknown")
+                return found if state in ("busy", "stirring") else replace(found, state="unknown")
         return seen[0]
 
 
@@ -88,8 +89,27 @@ def _worker_address(holder: Holder, flag: str) -> str | None:
     return f"http://127.0.0.1:{port}" if port else None
 
 
-def _goes_to_sleep(flag: str, presence: TenantPresence) -> bool:
-    """One of its processes has the flag, and not with a negative number, which means never. It may hold no VRAM."""
+def _may_go_to_sleep(flag: str, presence: TenantPresence) -> str:
+    """Return what asking would do to the tenant's sleep; empty if none of its processes goes to sleep by itself.
+
+    A process does so by the flag on its command line or, without that there, in its configuration files; a negative
+    number means never. The processes may hold no VRAM.
+    """
     processes = (*presence.servers, *(holder.identity for holder in presence.holders if holder.identity))
-    pairs = (pair for process in processes for pair in pairwise(process.command_line))
-    return any(argument == flag and not following.startswith("-") for argument, following in pairs)
+    said = [_sleep_setting(flag, process) for process in processes]
+    if any(value and not value.startswith("-") for value in said):
+        return "would keep it from going to sleep"
+    if None in said or not said:
+        return "might keep it from going to sleep: whether it does so by itself is not known"
+    return ""
+
+
+def _sleep_setting(flag: str, process: ProcessIdentity) -> str | None:
+    """The setting's value; empty if it is not set, None if that is not known."""
+    given = [following for argument, following in pairwise(process.command_line) if argument == flag]
+    if given:
+        return given[-1]
+    if "environment" in process.hidden or not all(file.readable for file in process.configuration):
+        return None
+    values = (dict(file.values).get(flag.lstrip("-"), "") for file in reversed(process.configuration))
+    return next((value for value in values if value), "")

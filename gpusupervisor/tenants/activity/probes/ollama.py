@@ -1,8 +1,8 @@
 """Probe `ollama`.
 
-Ollama has no field that says "works". What it has: /api/ps, whose `expires_at` is set when a request ends;
-the runner's own /slots (a llama-server since 0.30), which knows; and, for older runners, the quiet of its
-processes.
+Ollama has no field that says "works". What it has: /api/ps, whose `expires_at` is set when a request ends, so that it
+tells of work that has ended; the runner's own /slots (a llama-server since 0.30), which knows; and, for older runners,
+the quiet of its processes.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from typing import Literal
 from gpusupervisor.engine_http import BadAnswer, HttpError, Unreachable
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, unanswered
-from gpusupervisor.tenants.activity.probes.life import CpuWatch, SmWatch
 from gpusupervisor.tenants.activity.probes.ollama_answers import (
     LoadedModel,
     any_slot_processing,
@@ -35,8 +34,6 @@ class OllamaProbe:
     """Idle only with evidence: nothing loaded, or idle runners, or processes that are seen to be quiet."""
 
     kind = "ollama"
-    asks_engine = True
-    wants_cpu = True
 
     def __init__(self, spec: ProbeSpec) -> None:
         self.timeout = 2 * spec.timeout + SLOTS_TIMEOUT
@@ -44,13 +41,9 @@ class OllamaProbe:
         self._window = spec.idle_after or QUIET_WINDOW
         self._version = ""
         self._expiries: dict[str, int] = {}
-        self._sm = SmWatch()
-        self._cpu = CpuWatch()
 
     async def observe(self, context: ProbeContext) -> Observation:
         """See `Probe`."""
-        computes = self._sm.look(context)
-        self._cpu.look(context)
         try:
             models = local_models(await ask(context, "/api/ps", self._request_timeout))
         except HttpError as error:
@@ -61,7 +54,7 @@ class OllamaProbe:
         if not self._version:
             self._version = await self._ask_version(context)
         runners = await self._ask_runners(context) if models else ()
-        state, reason = self._judge(models, runners, context.realtime, computes)
+        state, reason = self._judge(models, runners, context)
         if models and state != "unknown" and any(model.spilled for model in models):
             reason += "; part of it did not fit into VRAM"
         self._expiries = {model.name: model.expires_at for model in models}
@@ -77,8 +70,8 @@ class OllamaProbe:
         )
 
     def _judge(
-        self, models: Sequence[LoadedModel], runners: Sequence[Runner], realtime: int, computes: bool | None
-    ) -> tuple[Literal["idle", "busy", "unknown"], str]:
+        self, models: Sequence[LoadedModel], runners: Sequence[Runner], context: ProbeContext
+    ) -> tuple[Literal["idle", "busy", "stirring", "unknown"], str]:
         if not models:
             return "idle", "no model is loaded"
         names = _names(models)
@@ -86,27 +79,24 @@ class OllamaProbe:
             return "busy", f"a request is running on {names}"
         if "loads" in runners:
             return "busy", f"{names} is being loaded"
-        quiet = self._quiet(models)
+        quiet = self._quiet(models, context)
         # Quiet ones have only outlived it by the wall clock, which goes on while the machine is suspended; Ollama's
         # timer does not.
-        if not quiet and any(model.expires_at <= realtime for model in models):
-            return "busy", f"{names} is loaded past its keep-alive: generating, or stopping"
+        if not quiet and any(model.expires_at <= context.realtime for model in models):
+            return "stirring", f"{names} is loaded past its keep-alive: generating, or stopping"
         if any(model.expires_at > self._expiries.get(model.name, model.expires_at) for model in models):
-            return "busy", f"{names} was used or loaded a moment ago"
-        if computes:
-            return "busy", f"{names} is loaded and its processes compute on the GPU"
+            return "stirring", f"{names} was used or loaded a moment ago"
         if runners.count("idle") >= max(1, sum(model.size_vram > 0 for model in models)):
             return "idle", f"{names} is loaded and no request is running"
         if quiet:
             return "idle", f"{names} is loaded, was not used, and its processes are quiet"
         return "unknown", f"{names} is loaded, but it is not known yet whether it is working"
 
-    def _quiet(self, models: Sequence[LoadedModel]) -> bool:
+    def _quiet(self, models: Sequence[LoadedModel], context: ProbeContext) -> bool:
         """Whether models seen before went unused while GPU or CPU time was watched and stayed quiet."""
-        watched = [watch for watch in (self._sm, self._cpu) if watch.quiet_since is not None]
         seen_before = all(model.name in self._expiries for model in models)
-        lively = any(watch.live_within(self._window) for watch in (self._sm, self._cpu))
-        return seen_before and not lively and any(watch.quiet_for(self._window) for watch in watched)
+        lively = context.now - context.signs.live_at < self._window
+        return seen_before and not lively and context.signs.quiet_span >= self._window
 
     async def _ask_version(self, context: ProbeContext) -> str:
         try:

@@ -20,9 +20,6 @@ PARSER = "prometheus_client.parser"
 class PrometheusProbe:
     """Busy when the metrics add up to more than nothing; unknown when none of them is there."""
 
-    asks_engine = True
-    wants_cpu = False
-
     def __init__(self, spec: ProbeSpec) -> None:
         self.kind = spec.kind
         self.timeout = spec.timeout
