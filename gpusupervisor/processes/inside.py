@@ -110,7 +110,7 @@ def _link(proc: Procfs, pid: int, name: str) -> str:
 def _ports(folder: str, network: str, sockets: Set[int]) -> tuple[tuple[int, ...], bool, OwnNetwork | None]:
     """TCP ports of this machine on which the process listens, ascending; whether it listens elsewhere too; and its
     network, if it has its own."""
-    here = os.readlink(f"{folder}/ns/net") == os.readlink(f"{network}/ns/net")
+    here = _network(folder) == _network(network)
     tables = ("tcp", "tcp6") if sockets else ()
     listening = [address for table in tables for address in _listening(f"{folder}/net/{table}", sockets)]
     if not here:
@@ -118,6 +118,14 @@ def _ports(folder: str, network: str, sockets: Set[int]) -> tuple[tuple[int, ...
         return (), bool(listening), OwnNetwork(_addresses(f"{folder}/net/fib_trie"), inner)
     reached = [found for address in listening if (found := _REACHABLE.fullmatch(address))]
     return tuple(sorted({int(found[1], 16) for found in reached})[:MAX_PORTS]), len(reached) < len(listening), None
+
+
+def _network(folder: str) -> str:
+    """Which network namespace a process is in; empty for a kernel without any."""
+    try:
+        return os.readlink(f"{folder}/ns/net")
+    except FileNotFoundError:
+        return ""
 
 
 def _addresses(table: str) -> tuple[str, ...]:
