@@ -23,6 +23,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "history": ("history", "events"),
     "learned": ("learned", "forget"),
     "monitor": ("monitor",),
+    "record": ("record-card",),
 }
 """Modules of this package with the commands that each declares, in the order of `gpusupervisorctl --help`."""
 
