@@ -188,6 +188,10 @@ class Observatory:
         """How often a tenant came into each branch of the judgement of its activity, since the start."""
         return self._tracker.counters
 
+    def counters(self) -> dict[str, int]:
+        """How often each branch of judging activity was taken, by name."""
+        return dict(self._tracker.counters)
+
     async def close(self) -> None:
         """End every look that is under way and let the driver go."""
         await self._discovery.close()

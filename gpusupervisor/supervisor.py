@@ -383,7 +383,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
-            counters=self._arbiter.counters.all(),
+            counters=self._observatory.counters() | self._arbiter.counters.all(),
             cards=self._models.cards,
         )
 

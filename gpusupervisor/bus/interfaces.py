@@ -134,6 +134,7 @@ GPU = Interface(
         Property("Plan", "s"),
         Property("Ceiling", "t", gauge=True),
         Property("FitSummary", "s"),
+        Property("Unreclaimable", "a{st}", gauge=True),
     ),
 )
 
