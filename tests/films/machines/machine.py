@@ -186,7 +186,7 @@ class Machine:
 
 def _due(engine: Engine, now: int) -> int:
     """When something of it changes by itself next."""
-    times = [engine.next_at, engine.silent_until, *(at for at, _ in engine.pending)]
+    times = [engine.next_at, engine.until, engine.silent_until, *(at for at, _ in engine.pending)]
     if isinstance(engine, Ollama) and engine.state == "loaded":
         times.append(engine.used_at + KEEP_ALIVE)
     return min((at for at in times if at > now), default=NEVER)
