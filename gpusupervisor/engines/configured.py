@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gpusupervisor.engines.arguments import given_on
 from gpusupervisor.engines.table import Table
-from gpusupervisor.engines.values import is_on
+from gpusupervisor.engines.values import is_off, is_on
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.processes.procfs import MAX_ARGUMENTS, MAX_COMMAND_LINE
 from gpusupervisor.processes.settings_files import SettingsFile
@@ -83,7 +83,7 @@ def _set_by(table: Table, values: Mapping[str, str]) -> Iterator[tuple[str, str]
                 yield known.name, "" if known.takes == "nothing" else values[key]
                 break
         else:
-            if any(key in values and not is_on(values[key]) for key in table.undoing_keys_of(known)):
+            if any(is_off(values.get(key, "on")) for key in table.undoing_keys_of(known)):
                 yield known.name, ""
 
 
@@ -101,6 +101,9 @@ def _given(table: Table, arguments: Sequence[str], environment: Mapping[str, Giv
     for known in table.settings:
         candidates = (environment[name] for name in known.variables if name in environment)
         value = next((each for each in candidates if known.is_set(each.value)), None)
+        off = (environment[name] for name in known.off_variables if name in environment)
+        if value is None and (undone := next((each for each in off if is_off(each.value)), None)):
+            value = Given("", undone.source)
         if value is not None:
             found[known.name] = value
     found |= {name: Given(value, source) for name, value in given_on(table, arguments).items()}

@@ -55,6 +55,8 @@ class Known:
     takes: Takes = "one"
     variables: tuple[str, ...] = ()
     """Environment variables, the one that counts most first; every flag beats them."""
+    off_variables: tuple[str, ...] = ()
+    """Environment variables that set it by a false value: LLAMA_ARG_KV_OFFLOAD=0 is --no-kv-offload."""
     keys: tuple[str, ...] = ()
     """Its names in the engine's configuration file, the one that counts most first."""
     understood: Callable[[str], bool] = lambda _text: True
@@ -106,7 +108,7 @@ class Table:
     def variables(self) -> frozenset[str]:
         """All environment variables that it may be set by."""
         more = {self.arguments_variable} if self.arguments_variable else set()
-        return frozenset(more.union(*(known.variables for known in self.settings)))
+        return frozenset(more.union(*((*known.variables, *known.off_variables) for known in self.settings)))
 
     def keys_of(self, known: Known) -> tuple[str, ...]:
         """Names of a setting in the configuration file."""
@@ -116,7 +118,9 @@ class Table:
 
     def undoing_keys_of(self, known: Known) -> tuple[str, ...]:
         """Keys of the opposite: "slots" where the setting is --no-slots."""
-        return tuple(flag.lstrip("-") for flag in known.unset_by) if self.flags_are_keys else ()
+        if not self.flags_are_keys:
+            return ()
+        return (*(flag.lstrip("-") for flag in known.unset_by), *known.off_variables)
 
     def file_keys(self) -> frozenset[str]:
         """All keys of its configuration file that are known."""

@@ -12,6 +12,7 @@ _GO_PART = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 _GO_DURATION = re.compile(rf"([+-]?)((?:{_GO_PART})+)", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d{1,18}\.?\d{0,18}|\.\d{1,18})(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+_FALSY = frozenset({"0", "false", "no", "off", "f", "n", "disabled"})
 _TRUTHY = frozenset({"1", "true", "yes", "on", "t", "y", "enabled"})
 
 
@@ -23,6 +24,11 @@ def ollama_on(text: str) -> bool:
 def is_on(text: str) -> bool:
     """How Python programs and llama.cpp read a switch of the environment, or a flag without a value."""
     return text == "" or text.strip().lower() in _TRUTHY
+
+
+def is_off(text: str) -> bool:
+    """Whether a switch is off, read likewise."""
+    return text.strip().lower() in _FALSY
 
 
 def clean(text: str) -> str:

@@ -95,6 +95,8 @@ class GpuSensors:
     """Degrees Celsius."""
     utilization: int | None = None
     """Percent of time in which anything ran on it: never a sign of one tenant's work."""
+    persistence: bool | None = None
+    """Whether the driver keeps the GPU initialised while nobody uses it."""
 
 
 @dataclass(frozen=True, slots=True)

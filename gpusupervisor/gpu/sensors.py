@@ -15,6 +15,7 @@ _READ: dict[str, Callable[[object], int]] = {
     "power": lambda handle: int(ask("nvmlDeviceGetPowerUsage", handle)),
     "temperature": lambda handle: int(ask("nvmlDeviceGetTemperature", handle, SENSOR_GPU)),
     "utilization": lambda handle: int(ask("nvmlDeviceGetUtilizationRates", handle).gpu),
+    "persistence": lambda handle: int(ask("nvmlDeviceGetPersistenceMode", handle)),
 }
 
 
@@ -31,7 +32,9 @@ class SensorReader:
         temperature = told.get("temperature")
         if temperature is not None and not LOWEST <= temperature <= HIGHEST:
             temperature = None
-        return GpuSensors(told.get("power"), temperature, told.get("utilization"))
+        persistence = told.get("persistence")
+        mode = None if persistence is None else bool(persistence)
+        return GpuSensors(told.get("power"), temperature, told.get("utilization"), mode)
 
     def _one(self, name: str) -> int | None:
         try:

@@ -9,7 +9,7 @@ from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.engine_apis import check_apis
 from gpusupervisor.health.engine_checks import check_engines
 from gpusupervisor.health.facts import Facts
-from gpusupervisor.health.hardware import check_drift, check_fans
+from gpusupervisor.health.hardware import check_drift, check_fans, check_persistence
 from gpusupervisor.health.memory import check_desktop, check_unattributed, check_unmanaged
 from gpusupervisor.health.model_checks import check_models
 from gpusupervisor.health.model_files import check_model_directories, check_residency
@@ -87,6 +87,9 @@ CHECKS = (
     SelfCheckItem("polkit", lambda facts: (check_polkit(facts.surroundings.polkit),)),
     SelfCheckItem("fans", lambda facts: check_fans(facts.controls), _skipped("fans", "no fan is controlled")),
     SelfCheckItem("drift", lambda facts: check_drift(facts.controls), _skipped("drift", "no profile is set")),
+    SelfCheckItem(
+        "persistence", check_persistence, _skipped("persistence", "no GPU tells whether persistence mode is on")
+    ),
     SelfCheckItem("sleep", check_sleep, _skipped("sleep", "no GPU has runtime power management enabled")),
 )
 """Every check there is."""

@@ -1,6 +1,9 @@
 """Checks of what the helper controls: fans and profiles."""
 
+from collections.abc import Iterable
+
 from gpusupervisor.controls import Controls, GpuControls
+from gpusupervisor.health.facts import Facts
 from gpusupervisor.state import Check
 
 
@@ -27,6 +30,36 @@ def check_fans(controls: Controls) -> tuple[Check, ...]:
     return tuple(checks)
 
 
+KEEP_INITIALISED = (
+    "if this happens again, have the driver keep the GPU initialised: systemctl enable --now nvidia-persistenced, or "
+    "set persistence in the profile"
+)
+"""What keeps a driver from forgetting settings while nobody uses the GPU."""
+
+
+def check_persistence(facts: Facts) -> Iterable[Check]:
+    """The driver keeps settings while nobody uses the GPU, where there are settings to be kept."""
+    for gpu in facts.sample.gpus:
+        if gpu.state != "ok" or gpu.sensors.persistence is None:
+            continue
+        name, of = f"persistence-{gpu.identity.uuid}", gpu.identity.name
+        known = facts.controls.gpus.get(gpu.identity.uuid)
+        kept = "" if known is None else ", ".join(each.item for each in known.drift)
+        if gpu.sensors.persistence:
+            yield Check(name, "ok", f"persistence mode of {of} is on")
+        elif kept:
+            yield Check(
+                name,
+                "degraded",
+                f"persistence mode of {of} is off, and a profile sets {kept}",
+                "when no program uses the GPU the driver forgets these settings until they are set again, and the "
+                "next program waits for seconds until the GPU is initialised",
+                KEEP_INITIALISED.partition(": ")[2],
+            )
+        else:
+            yield Check(name, "ok", f"persistence mode of {of} is off, and no profile sets what would be lost")
+
+
 def check_drift(controls: Controls) -> tuple[Check, ...]:
     """Profiles are applied, and stand."""
     return tuple(_drift_of(uuid, gpu) for uuid, gpu in controls.gpus.items() if gpu.profile)
@@ -51,6 +84,15 @@ def _drift_of(uuid: str, gpu: GpuControls) -> Check:
             "the settings of the GPU may differ from the profile",
             "see journalctl -u gpusupervisor-helper; the helper keeps trying",
         )
+    if fought and all(verdict.cause == "reset-to-default" for verdict in fought):
+        return Check(
+            name,
+            "degraded",
+            f"{fought[0].item} of {of} was {fought[0].detail}; it is set again automatically",
+            "until then the GPU runs with the driver's settings",
+            KEEP_INITIALISED,
+        )
+    fought = [verdict for verdict in fought if verdict.cause != "reset-to-default"]
     if fought:
         return Check(
             name,

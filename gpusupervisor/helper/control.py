@@ -119,6 +119,12 @@ class GpuControl:
         fans = "fans" if self._fans.held or self._fans.is_parked else ""
         return " and ".join(part for part in (fans, profile) if part)
 
+    def note_dormant(self, dormant: bool) -> None:
+        """The GPU sleeps by itself, or does not; one that wakes may have lost what was set."""
+        if self.dormant and not dormant:
+            self._keeper.trigger("waking")
+        self.dormant = dormant
+
     @property
     def needs_driver(self) -> bool:
         """NVML must stay open although the GPU could sleep: fans are held, or a profile could still do harm."""

@@ -246,7 +246,7 @@ class Controls:
         """A GPU whose place is not known yet may be any of those that sleep."""
         asleep = {device.pci_bus_id for device in self._power if device.asleep}
         pci = gpu.identity.pci_bus_id
-        gpu.dormant = pci in asleep if pci else bool(asleep) and len(asleep) == len(self._power)
+        gpu.note_dormant(pci in asleep if pci else bool(asleep) and len(asleep) == len(self._power))
 
     async def _take_in_xids(self) -> None:
         try:

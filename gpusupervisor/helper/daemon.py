@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from gpusupervisor.helper.departures import Departures
 from gpusupervisor.helper.entries import entry_of
 from gpusupervisor.helper.hardware_calls import HardwareCalls, signal_of
 from gpusupervisor.helper.interface import HELPER
+from gpusupervisor.helper.lockdown import Unsupported, lock
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.sleep import SleepWatch
 from gpusupervisor.journal import setup as journal
@@ -31,6 +33,8 @@ from gpusupervisor.journal.messages.service import BusUnreachable
 from gpusupervisor.privileged.callers import allowed_users
 from gpusupervisor.privileged.life import EXIT_BUS_LOST, IDLE_AFTER, SYSTEM_BUS, TICK, Life, Spawn
 from gpusupervisor.privileged.service import Face, PrivilegedService
+
+_LOG = logging.getLogger(__name__)
 
 FACE = Face(HELPER_NAME, HELPER_PATH, HELPER, journal.HELPER)
 DEFAULT_STATE = "/var/lib/gpusupervisor-helper"
@@ -113,6 +117,14 @@ async def serve(surroundings: Surroundings) -> int:
         return EXIT_BUS_LOST
 
 
+def give_up_tracing() -> None:
+    """Lock the process down; where the kernel cannot, log that and go on. Before any thread starts."""
+    try:
+        lock()
+    except Unsupported as why:
+        _LOG.warning("Landlock is not available (%s): a flaw in the helper could reach root's other processes", why)
+
+
 def main() -> None:
     """Entry point. It takes no configuration: callers say what to set, root's files what may be."""
     parser = argparse.ArgumentParser(
@@ -122,6 +134,7 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=__version__)
     parser.parse_args()
     journal.set_up_logging(journal.HELPER)
+    give_up_tracing()
     sys.exit(asyncio.run(serve(Surroundings())))
 
 

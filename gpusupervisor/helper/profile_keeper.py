@@ -181,7 +181,7 @@ class ProfileKeeper:
         async with self._changing():
             if self._memory.record is None:
                 return ()
-            touched = overlay(self._memory.record.requested, self._memory.record.unreadable)
+            touched = self._memory.record.in_force
             results = await set_defaults(self._access, self._fans, touched)
             await self._memory.keep(None)
             self._verdicts, self._start_at, self._probation_ends = (), None, None

@@ -22,6 +22,7 @@ from gpusupervisor.gpu.errors import (
 from gpusupervisor.helper.fans.marker import Marked, find_marks
 from gpusupervisor.helper.hardware.fans import Fans
 from gpusupervisor.helper.hardware.handle import Handle
+from gpusupervisor.helper.lockdown import Unsupported, lock
 
 DEFAULT_DIRECTORY = "/run/gpusupervisor-helper"
 NO_DRIVER = frozenset({DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND})
@@ -114,4 +115,6 @@ def _restore_fan(fans: Fans, index: int) -> tuple[int, str, bool]:
 
 
 if __name__ == "__main__":
+    with contextlib.suppress(Unsupported):
+        lock()
     sys.exit(main(sys.argv[1:]))

@@ -156,7 +156,7 @@ class ModelKeeper:
             raise Busy(f"{engine} is in use: {used_by}.")
         manners = self._manners(engine)
         if not self._is_settling(engine):
-            require_ready(self._situation, engine, manners)
+            require_ready(self._situation, engine, manners, self._catalogue.of(engine))
         room_for(self._situation, engine, model, manners)
 
         async def work(report: Report) -> LoadResult:

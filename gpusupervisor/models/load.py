@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpusupervisor.arbitration.plan import Request
-from gpusupervisor.arbitration.situation import ReleasePlan, Situation
+from gpusupervisor.arbitration.situation import ReleasePlan, Situation, TenantSituation
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS, Clock
@@ -156,9 +156,10 @@ class Load:
     async def run(self, report: Report) -> LoadResult:
         """Load. Raises SupervisorError. What was begun when it is cancelled is unloaded again."""
         situation = await self._loader.look(self._engine)
-        require_ready(situation, self._engine, self._manners)
+        known = await self._loader.list_models(self._engine)
+        require_ready(situation, self._engine, self._manners, known)
         plan = room_for(situation, self._engine, self._model, self._manners)
-        self._others = await self._loaded_beside()
+        self._others = self._beside(known)
         gpu = plan.gpu
         try:
             await self._make_room(plan, report)
@@ -312,29 +313,37 @@ class Load:
         model = known.find(self._model.name)
         spilled = model is not None and model.spilled
         taken = sum(attempt.grown.values())
-        if taken and not spilled and self._others == await self._loaded_beside():
+        if taken and not spilled and self._others == self._beside(known):
             self._loader.measured(self._engine, model or self._model, taken)
         where = max(attempt.grown, key=lambda uuid: attempt.grown[uuid], default=attempt.gpu)
         return LoadResult(self._engine, self._model.name, where, taken, attempt.duration, spilled, retried)
 
-    async def _loaded_beside(self) -> frozenset[str]:
+    def _beside(self, known: EngineModels) -> frozenset[str]:
         """Its other models that are loaded: when they are the same afterwards, what it grew by is this model's."""
-        known = await self._loader.list_models(self._engine)
         loaded = (model.name for model in known.models if model.state != "not-loaded" and not model.remote)
         return frozenset(loaded) - {self._model.name}
 
 
-def require_ready(situation: Situation, engine: str, manners: Manners) -> None:
-    """Raises Busy when a load would disturb what the engine does, or might."""
+def require_ready(situation: Situation, engine: str, manners: Manners, known: EngineModels) -> None:
+    """Raises Busy when a load would disturb what the engine does, or might. known: its models.
+
+    An engine that lists its models, has none loaded, and holds no VRAM has nothing that could be interrupted.
+    """
     tenant = situation.tenants.get(engine)
     if tenant is None:
         raise GpuUnavailable(f"{engine} is gone.")
     if tenant.activity in ("busy", "claimed", "stirring", "stuck"):
         raise Busy(f"{engine} is {tenant.activity}, so nothing is loaded: {tenant.activity_reason}.")
-    if manners.replaces and tenant.activity != "idle":
+    if manners.replaces and tenant.activity != "idle" and not _is_empty(tenant, known):
         raise Busy(
             f"It is unknown whether {engine} is working, and a load could interrupt it: {tenant.activity_reason}."
         )
+
+
+def _is_empty(tenant: TenantSituation, known: EngineModels) -> bool:
+    holds = any(tenant.holdings.values()) or bool(tenant.unknown_on)
+    is_listed = not known.problem and not known.cannot("resident")
+    return not holds and is_listed and all(model.state == "not-loaded" or model.remote for model in known.models)
 
 
 def room_for(situation: Situation, engine: str, model: Model, manners: Manners) -> ReleasePlan:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,13 @@ from gpusupervisor.reader.fact_calls import FactCalls
 from gpusupervisor.reader.facts import FactTeller
 from gpusupervisor.reader.holders import HasOpened, device_majors, has_opened_gpu
 from gpusupervisor.reader.interface import READER
+from gpusupervisor.reader.lockdown import Unsupported, lock
 from gpusupervisor.reader.page_cache.calls import PageCacheCalls
 from gpusupervisor.reader.variables import engine_signs, named_variables, tenant_units
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
 from gpusupervisor.tenants.declared import VARIABLES as DECLARED
+
+_LOG = logging.getLogger(__name__)
 
 FACE = Face(READER_NAME, READER_PATH, READER, journal.READER)
 
@@ -80,6 +84,14 @@ async def serve(surroundings: Surroundings) -> int:
         await service.stop()
 
 
+def give_up_memory() -> None:
+    """Lock the process down; without a filter for this architecture, log that and go on. Before any thread starts."""
+    try:
+        lock()
+    except Unsupported as machine:
+        _LOG.warning("no filter of system calls for %s: a flaw in the reader could expose processes' memory", machine)
+
+
 def main() -> None:
     """Entry point. It takes no configuration: callers name processes and models, root's files everything else."""
     parser = argparse.ArgumentParser(
@@ -89,6 +101,7 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=__version__)
     parser.parse_args()
     journal.set_up_logging(journal.READER)
+    give_up_memory()
     sys.exit(asyncio.run(serve(Surroundings())))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpusupervisor.helper import restore_fans
 from gpusupervisor.helper.controllers import Folders
-from gpusupervisor.helper.daemon import Surroundings, serve, unit_folders
+from gpusupervisor.helper.daemon import Surroundings, give_up_tracing, serve, unit_folders
 from gpusupervisor.journal.setup import HELPER, set_up_logging
 from gpusupervisor.privileged.callers import allowed_users
 from gpusupervisor.privileged.life import IDLE_AFTER
@@ -33,6 +33,7 @@ def main() -> None:
         with installed(CardWorld(options.card)):
             sys.exit(restore_fans.main([str(options.folder / "runtime")] if options.folder else []))
     set_up_logging(HELPER)
+    give_up_tracing()
     own = Folders(options.folder / "state", options.folder / "runtime", os.getuid()) if options.folder else None
     surroundings = Surroundings(
         bus_address=options.bus,

@@ -17,7 +17,7 @@ from gpusupervisor.memory import PROC
 from gpusupervisor.privileged.callers import allowed_users
 from gpusupervisor.privileged.life import IDLE_AFTER
 from gpusupervisor.processes.inside import HOST_NETWORK, OWN_NETWORK
-from gpusupervisor.reader.daemon import Surroundings, serve
+from gpusupervisor.reader.daemon import Surroundings, give_up_memory, serve
 from gpusupervisor.simulation.nvml.allocation import ALLOCATIONS
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS
 
@@ -37,6 +37,7 @@ def main() -> None:
         return (allocations / f"{pid}.json").exists()
 
     set_up_logging(READER)
+    give_up_memory()
     surroundings = Surroundings(
         bus_address=options.bus,
         allowed=(lambda: frozenset({os.getuid()})) if options.bus else allowed_users,

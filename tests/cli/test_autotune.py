@@ -55,6 +55,12 @@ async def test_its_result_is_there_as_data(bench: Bench) -> None:  # noqa: F811
     assert [point["power_limit"] for point in told["result"]["curve"]] == [150_000, 315_000, 480_000]
 
 
+async def test_clock_offsets_can_be_tried_too(bench: Bench) -> None:  # noqa: F811
+    done = await ctl(bench, CARD, "ollama", *SHORT[:4], "--steps", "1", "--clock-offsets", "0", "-50", "--json")
+    assert done.status == 0, done.errors
+    assert [point["offset_graphics"] for point in json.loads(done.output)["result"]["curve"]] == [-50, 0]
+
+
 async def test_what_goes_wrong_is_an_error(bench: Bench) -> None:  # noqa: F811
     nobody = await ctl(bench, "GPU-9", "ollama", *SHORT)
     assert nobody.status == 2

@@ -1,12 +1,13 @@
 """`gpusupervisorctl fans` and `profile`: what is set, whether it stands, and why something cannot be."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 from gpusupervisor.bus.service import BusService
 from gpusupervisor.cli import signals
 from gpusupervisor.cli.screens.controls import fans, profiles
-from gpusupervisor.controls import Controls
+from gpusupervisor.controls import Controls, FanWish
 from tests.bus.builders import CARD, make_controls, make_state
 from tests.bus.fakes import FakeHardware
 from tests.cli.conftest import Run
@@ -117,3 +118,46 @@ async def test_what_is_no_profile_file_says_so(ctl: Run, service: BusService, tm
 async def test_without_a_gpu_nothing_can_be_set(ctl: Run, service: BusService) -> None:
     shown = await ctl("profile", "reset")
     assert (shown.status, shown.errors) == (1, "No GPU is known; gpusupervisorctl health says why.\n")
+
+
+async def test_fans_are_set_all_or_one_with_what_it_comes_to_shown_first(
+    ctl: Run, service: BusService, hardware: FakeHardware
+) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    preview = await ctl("fans", "set", "5", "--preview")
+    assert (preview.status, hardware.calls) == (0, [])
+    low = next(each.minimum for each in make_controls().gpus[CARD].abilities if each.item == "fans")
+    assert f"{low} %" in preview.output
+    assert "the card accepts" in preview.output
+    done = await ctl("fans", "set", "60", "--gpu", CARD)
+    assert done.status == 0, done.errors
+    assert "Set until the helper ends" in done.output
+    assert hardware.calls == [("set_fan", CARD, fan, FanWish("fixed", 60)) for fan in (0, 1)]
+    hardware.calls.clear()
+    assert (await ctl("fans", "auto", "--fan", "1")).status == 0
+    assert hardware.calls == [("set_fan", CARD, 1, FanWish("automatic"))]
+
+
+async def test_a_curve_is_given_in_points(ctl: Run, service: BusService, hardware: FakeHardware) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    words = ("fans", "curve", "40:30", "60:45%", "80:100", "--fan", "0", "--zero-rpm-below", "35")
+    done = await ctl(*words, "--spin-down-delay", "8s")
+    assert done.status == 0, done.errors
+    assert "30 % at 40 °C, 45 % at 60 °C, 100 % at 80 °C" in done.output
+    ((_, gpu, fan, wish),) = hardware.calls
+    assert (gpu, fan, getattr(wish, "points", None)) == (CARD, 0, ((40, 30), (60, 45), (80, 100)))
+    assert getattr(wish, "options", None) == {"zero-rpm-below": 35, "spin-down-delay": 8_000_000}
+    shown = json.loads((await ctl(*words, "--preview", "--json")).output)
+    assert shown["fans"][0]["points"] == [[40, 30], [60, 45], [80, 100]]
+
+
+async def test_what_cannot_be_set_of_a_fan_says_why(ctl: Run, service: BusService, hardware: FakeHardware) -> None:
+    service.publish(replace(make_state(), controls=make_controls()))
+    nowhere = await ctl("fans", "set", "60", "--fan", "7")
+    assert (nowhere.status, "has no fan 7: it has 0, 1" in nowhere.errors) == (2, True)
+    nonsense = await ctl("fans", "curve", "warm:30", "80:100")
+    assert (nonsense.status, "no point of a curve" in nonsense.errors) == (2, True)
+    service.publish(replace(make_state(), controls=make_controls(abilities=(), fans=(), detail="no fans here")))
+    passive = await ctl("fans", "set", "60")
+    assert (passive.status, "no fans here" in passive.errors) == (1, True)
+    assert hardware.calls == []

@@ -145,6 +145,12 @@ def test_an_empty_variable_is_none_to_ollama() -> None:
         ("localai", "--max-active-backends 1", "--max-active-backends", "evicts"),
         ("localai", "--watchdog-idle-timeout 15m", "--watchdog-idle-timeout", "after 15min"),
         ("automatic1111", "--medvram", "--medvram", "one at a time"),
+        ("automatic1111", "--use-cpu all", "--use-cpu", "holds no VRAM"),
+        ("automatic1111", "--use-cpu interrogate", "--use-cpu", "interrogate"),
+        ("comfyui", "--cuda-device 0,1", "--cuda-device", "GPUs 0,1 alone"),
+        ("comfyui", "--disable-nvml-pressure", "--disable-nvml-pressure", "seen late or never"),
+        ("comfyui", "--cache-ram 4 8", "--cache-ram", "system memory"),
+        ("comfyui", "--base-directory /srv/c", "--base-directory", "models/"),
         ("koboldcpp", "--gpulayers -1", "--gpulayers", "as many layers as fit"),
         ("koboldcpp", "--quantkv 1", "--quantkv", "as q8, half"),
         ("koboldcpp", "--usecuda normal 1 mmq", "--usecuda", "GPU 1 alone"),
@@ -158,8 +164,10 @@ def test_an_empty_variable_is_none_to_ollama() -> None:
     ],
 )
 def test_what_flags_mean(engine: str, line: str, name: str, meaning: str) -> None:
-    (found,) = settings(engine, process(f"/usr/bin/engine {line}")).values()
-    assert (found.name, found.source) == (name, "command line")
+    told = settings(engine, process(f"/usr/bin/engine {line}"))
+    assert told.keys() - {"VRAM mode"} == {name}
+    found = told[name]
+    assert found.source == "command line"
     assert meaning in found.meaning
 
 
@@ -170,6 +178,10 @@ def test_what_flags_mean(engine: str, line: str, name: str, meaning: str) -> Non
         ("whisper.cpp", {"WHISPER_ARG_DEVICE": "1"}, "--device", "the GPU"),
         ("tabbyapi", {"TABBY_MODEL_CACHE_SIZE": "8192"}, "--cache-size", "8192 tokens"),
         ("localai", {"GPU_RECLAIMER": "true"}, "--enable-memory-reclaimer", "fills up"),
+        ("llama.cpp", {"LLAMA_ARG_ENDPOINT_SLOTS": "0"}, "--no-slots", "never known to be idle"),
+        ("llama.cpp", {"LLAMA_ARG_KV_OFFLOAD": "off"}, "--no-kv-offload", "system memory"),
+        ("llama.cpp", {"LLAMA_ARG_MODELS_AUTOLOAD": "false"}, "--no-models-autoload", "refused"),
+        ("llama.cpp", {"LLAMA_ARG_KV_OFFLOAD": "on", "LLAMA_ARG_NO_KV_OFFLOAD": "0"}, "--no-kv-offload", "system"),
         ("llama.cpp", {"LLAMA_ARG_NO_ENDPOINT_SLOTS": "1"}, "--no-slots", "never known to be idle"),
         ("llama.cpp", {"LLAMA_API_KEY": "(set)"}, "--api-key", "wants a key"),
         ("speaches", {"STT_MODEL_TTL": "-1"}, "STT_MODEL_TTL", "stay loaded until"),
@@ -225,3 +237,28 @@ def test_arguments_from_a1111s_variable_come_after_those_of_its_command_line() -
 
 def test_what_an_engine_does_not_know_is_no_setting() -> None:
     assert settings("llama.cpp", process("llama-server", LLAMA_ARG_SLEEP_IDLE_SECONDS="5")) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "mode"),
+    [
+        ("", "0.38.0", "dynamic"),
+        ("", "0.3.60", "normal"),
+        ("", "", ""),
+        ("--disable-dynamic-vram", "0.38.0", "normal"),
+        ("--enable-dynamic-vram --disable-dynamic-vram", "0.38.0", "dynamic"),
+        ("--disable-dynamic-vram --enable-dynamic-vram", "", "dynamic"),
+        ("--lowvram", "0.38.0", "dynamic"),
+        ("--lowvram --disable-dynamic-vram", "0.38.0", "low"),
+        ("--highvram", "0.38.0", "high"),
+        ("--cpu", "", "cpu"),
+    ],
+)
+def test_comfyuis_vram_mode_in_effect(line: str, version: str, mode: str) -> None:
+    found = settings("comfyui", process(f"/usr/bin/engine {line}"), None, api(version)).get("VRAM mode")
+    assert (found.value if found else "") == mode
+    assert found is None or found.meaning
+
+
+def test_llama_cpps_positive_variables_that_are_on_set_nothing() -> None:
+    assert settings("llama.cpp", process(LLAMA_ARG_ENDPOINT_SLOTS="1", LLAMA_ARG_KV_OFFLOAD="true")) == {}

@@ -261,13 +261,13 @@ def test_sensors_are_asked_only_when_wanted(world: World, reader: NvmlReader) ->
     world.gpus[0].processes = [SimulatedProcess(7, GIB, sm=55), SimulatedProcess(8, GIB, sm=10)]
     assert read_one(reader).sensors == GpuSensors()
     assert "nvmlDeviceGetPowerUsage" not in world.calls
-    assert read_one(reader, ReadRequest(sensors=True)).sensors == GpuSensors(60_000, 50, 65)
+    assert read_one(reader, ReadRequest(sensors=True)).sensors == GpuSensors(60_000, 50, 65, False)
 
 
 @pytest.mark.parametrize("said", [0, 255])
 def test_a_temperature_that_cannot_be_true_is_unknown(world: World, reader: NvmlReader, said: int) -> None:
     world.gpus[0].board.sensor_reads = said
-    assert read_one(reader, ReadRequest(sensors=True)).sensors == GpuSensors(60_000, None, 0)
+    assert read_one(reader, ReadRequest(sensors=True)).sensors == GpuSensors(60_000, None, 0, False)
 
 
 def test_sensors_that_are_not_there_are_asked_once_and_failing_ones_again(world: World, reader: NvmlReader) -> None:
@@ -275,7 +275,7 @@ def test_sensors_that_are_not_there_are_asked_once_and_failing_ones_again(world:
     world.errors["nvmlDeviceGetTemperature"] = pynvml.NVML_ERROR_UNKNOWN
     for _ in range(3):
         gpu = read_one(reader, ReadRequest(sensors=True))
-        assert (gpu.state, gpu.sensors) == ("ok", GpuSensors(None, None, 0))
+        assert (gpu.state, gpu.sensors) == ("ok", GpuSensors(None, None, 0, False))
     assert world.calls.count("nvmlDeviceGetPowerUsage") == 1
     assert world.calls.count("nvmlDeviceGetTemperature") == 3
 

@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from gpusupervisor.controls import Controls
-from gpusupervisor.health.hardware import check_drift, check_fans
+from gpusupervisor.gpu.sample import GpuSensors
+from gpusupervisor.health.hardware import check_drift, check_fans, check_persistence
 from gpusupervisor.state import Check
+from tests.arbitration.seen import process
 from tests.bus.builders import CARD, make_controls
+from tests.health.builders import facts
 
 
 def fans(controls: Controls) -> Check:
@@ -49,7 +52,7 @@ def test_a_profile_that_stands_is_ok() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({}, "power-limit of NVIDIA GeForce RTX 4090 is drifted: reset to the default"),
+        ({}, "power-limit of NVIDIA GeForce RTX 4090 was reset to the default"),
         ({"distrust": "the machine went down"}, "is not applied automatically: the machine went down"),
         ({"problem": "the disk is full"}, "the disk is full"),
     ],
@@ -65,3 +68,35 @@ def test_a_profile_that_does_not_stand_says_why(changes: dict[str, object], says
 
 def test_without_a_profile_there_is_no_check_of_drift() -> None:
     assert check_drift(make_controls(profile="")) == ()
+
+
+def test_a_setting_that_the_driver_reset_is_blamed_on_nobody_and_persistence_is_advised() -> None:
+    check = drift()
+    assert "nvidia-persistenced" in check.remedy
+    assert "program that also sets it" not in check.remedy
+    other = replace(make_controls().gpus[CARD].drift[0], cause="changed-by-another", detail="changed to 300 W")
+    fought = drift(drift=(*make_controls().gpus[CARD].drift, other))
+    assert "changed to 300 W" in fought.summary
+    assert "program that also sets it" in fought.remedy
+
+
+@pytest.mark.parametrize(
+    ("mode", "profile", "state"),
+    [(True, True, "ok"), (True, False, "ok"), (False, False, "ok"), (False, True, "degraded"), (None, True, None)],
+)
+def test_persistence_matters_where_a_profile_sets_what_the_driver_would_forget(
+    mode: bool | None, profile: bool, state: str | None
+) -> None:
+    seen = facts(process(7, 1))
+    first = seen.sample.gpus[0]
+    gpu = replace(first, identity=replace(first.identity, uuid=CARD), sensors=GpuSensors(persistence=mode))
+    controls = make_controls() if profile else make_controls(drift=())
+    found = tuple(check_persistence(replace(seen, sample=replace(seen.sample, gpus=(gpu,)), controls=controls)))
+    if state is None:
+        assert found == ()
+        return
+    (check,) = found
+    assert (check.id, check.state) == (f"persistence-{CARD}", state)
+    if state == "degraded":
+        assert check.impact
+        assert "nvidia-persistenced" in check.remedy

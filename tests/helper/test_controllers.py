@@ -110,6 +110,22 @@ async def test_a_gpu_that_sleeps_is_not_touched(world: World, tmp_path: Path, sy
         assert world.touched[GPU] == touched
 
 
+async def test_what_was_lost_while_a_gpu_slept_is_set_again_soon_after_it_woke(
+    world: World, tmp_path: Path, sysfs: FakeSysfs
+) -> None:
+    sysfs.add()
+    async with running(tmp_path, sysfs) as station:
+        async with station.controls.gpu(GPU) as gpu:
+            assert all(result.ok for result in await gpu.apply(Profile(power_limit=300_000)))
+        sysfs.set_status(FIRST, "suspended")
+        assert await station.condition() == "asleep"
+        world.settings_of(world.gpus[0]).power_limit = None
+        sysfs.set_status(FIRST, "active")
+        async with asyncio.timeout(30):  # a minute would pass until the next look on the timer
+            while world.settings_of(world.gpus[0]).power_limit != 300_000:
+                await asyncio.sleep(0.05)
+
+
 async def test_beside_a_gpu_that_sleeps_another_is_controlled(world: World, tmp_path: Path, sysfs: FakeSysfs) -> None:
     world.gpus.append(SimulatedGpu(OTHER, pci="00000000:02:00.0"))
     sysfs.add(FIRST, "suspended")

@@ -434,6 +434,16 @@ async def test_a_reset_leaves_the_defaults_and_no_profile(station: Station) -> N
     assert await station.keeper.reset() == ()
 
 
+async def test_a_reset_reports_nothing_about_settings_that_the_card_never_took(station: Station) -> None:
+    station.board.power_settable = False
+    applied = {result.item: result.ok for result in await station.keeper.apply(TRIED)}
+    assert applied["power-limit"] is False
+    results = await station.keeper.reset()
+    assert results
+    assert all(result.ok for result in results)
+    assert "power-limit" not in {result.item for result in results}
+
+
 async def test_a_trial_outlasts_a_sleep_and_is_then_taken_back(station: Station) -> None:
     await station.keeper.try_(TRIED, WITHIN)
     await station.keeper.freeze()

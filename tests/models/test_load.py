@@ -306,6 +306,19 @@ async def test_one_that_replaces_what_it_has_must_be_known_to_be_idle() -> None:
     assert (await run(scene)).taken == 4 * GIB
 
 
+@pytest.mark.parametrize("state", ["loaded", "loading", "unknown"])
+async def test_one_that_is_empty_has_nothing_that_a_load_could_interrupt(state: str) -> None:
+    empty = World(situation(tenant("ollama", 0, "unknown"), free=20), listings=["not-loaded", "loaded"])
+    assert (await run(empty, manners=Manners(replaces=True))).taken == 4 * GIB
+    holding = World(situation(tenant("ollama", 1, "unknown"), free=20), listings=["not-loaded"])
+    used = World(situation(tenant("ollama", 0, "unknown"), free=20), listings=["not-loaded"], other=state)
+    blind = World(situation(tenant("ollama", 0, "unknown"), free=20), cannot=("resident: it does not say",))
+    for scene in (holding, used, blind):
+        with pytest.raises(Busy):
+            await run(scene, manners=Manners(replaces=True))
+        assert scene.done == []
+
+
 def loaded(**more: Any) -> World:
     return world(holding=4 * GIB, listings=["loaded", "not-loaded"], **more)
 

@@ -39,6 +39,7 @@ exec setpriv --pdeathsig TERM unshare --mount --propagation private sh -eu -c '
     mount --bind / "$ROOT"
     exec systemd-nspawn --quiet --directory="$ROOT" --volatile=overlay --boot --register=no --keep-unit \\
         --link-journal=no --console=pipe --machine="$MACHINE" --private-network --bind-ro="$REPOSITORY:$SOURCE" \\
+        --system-call-filter="landlock_create_ruleset landlock_add_rule landlock_restrict_self" \\
         systemd.unit=basic.target
 '
 """

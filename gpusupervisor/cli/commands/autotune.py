@@ -40,6 +40,7 @@ def _options(session: Session) -> "dict[str, Variant]":
 
     given = session.options
     asked = {"model": ("s", given.model)} | {name: ("u", getattr(given, name)) for name in _NUMBERS}
+    asked["clock-offsets"] = ("ai", given.clock_offsets)
     return {name: Variant(signature, value) for name, (signature, value) in asked.items() if value is not None}
 
 
@@ -54,6 +55,13 @@ COMMANDS = (
             argument("--model", help="the model to run; required for Ollama", completes="model"),
             argument("--steps", help="number of power limits to try; default: 8", type=int),
             argument("--tokens", help="tokens to generate in one run; default: 256", type=int),
+            argument(
+                "--clock-offsets",
+                metavar="MHZ",
+                nargs="+",
+                type=int,
+                help="offsets of the graphics clock, each tried with every limit",
+            ),
             argument("--tolerance", metavar="PERCENT", help="how much slower it may become; default: 5", type=int),
         ),
     ),

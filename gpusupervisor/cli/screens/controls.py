@@ -46,6 +46,19 @@ def _wanted(fan: Shape) -> str:
     return text(fan["mode"]).plain
 
 
+def fan_preview(gpu: Shape, previews: list[Shape]) -> list[RenderableType]:
+    """What fans are to be set to, and what of it the card does not accept."""
+    rows = [(str(each["fan"]), _wanted(each), _clamped(gpu, each)) for each in previews]
+    return [table(("FAN", "WILL BE", "WHY"), rows, right=(0,))]
+
+
+def _clamped(gpu: Shape, preview: Shape) -> str:
+    asked = preview.get("asked")
+    if asked is None or asked == preview["percent"]:
+        return ""
+    return f"the card accepts {gpu['minimum']} to {gpu['maximum']} %"
+
+
 def profiles(of_gpus: list[Shape]) -> list[RenderableType]:
     """The profile of each GPU, setting by setting."""
     screen: list[RenderableType] = []

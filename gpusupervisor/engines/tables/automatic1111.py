@@ -40,6 +40,16 @@ TABLE = Table(
         _flag("--nowebui", "it is only an API, on port 7861 unless --port says another"),
         *_TOLD,
         Known(
+            "--use-cpu",
+            lambda facts: (
+                "it works on the CPU and holds no VRAM"
+                if "all" in facts.value.lower().split()
+                else f"these parts work on the CPU: {facts.value}"
+            ),
+            flags=("--use-cpu",),
+            takes="many",
+        ),
+        Known(
             "--api-auth",
             "its API wants a name and a password: without them in the tenant file it cannot be asked",
             flags=("--api-auth",),

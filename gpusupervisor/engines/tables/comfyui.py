@@ -7,6 +7,7 @@ as there is room, and make room for other programs by themselves.
 from gpusupervisor.engines.table import Call, Facts, Known, Table
 from gpusupervisor.engines.tables.common import TORCH
 from gpusupervisor.engines.values import number
+from gpusupervisor.tenants.release.versions import at_least
 
 
 def _reserve(facts: Facts) -> str:
@@ -22,7 +23,42 @@ def _headroom(facts: Facts) -> str:
 def _device(facts: Facts) -> str:
     if facts.value == "all":
         return "it may use every GPU"
+    if "," in facts.value:
+        return f"it uses GPUs {facts.value} alone (as CUDA numbers them): memory freed on others does not help it"
     return f"it uses GPU {facts.value} alone (as CUDA numbers them): memory freed on another GPU does not help it"
+
+
+def _static(facts: Facts) -> str:
+    if "--enable-dynamic-vram" in facts.known:
+        return "no effect: --enable-dynamic-vram counts, wherever it stands"
+    return "it places whole models by estimate: they do not make room for other programs by themselves"
+
+
+_MODES = {
+    "--cpu": "cpu", "--gpu-only": "gpu-only", "--highvram": "high", "--novram": "none", "--lowvram": "low",
+    "--normalvram": "normal",
+}  # fmt: skip
+_MEANT = {
+    "cpu": "it holds no VRAM",
+    "gpu-only": "everything stays in VRAM, and little comes back when it is asked for",
+    "high": "models stay in VRAM when it is idle, until it is asked to give them back",
+    "none": "models stay in system memory",
+    "low": "models are moved into VRAM in parts",
+    "normal": "models are moved into VRAM as far as there is room, and stay until others need it or it is asked",
+    "dynamic": "models are in VRAM as far as there is room, and make room for other programs by themselves",
+}
+
+
+def _mode(facts: Facts) -> str | None:
+    """The mode in effect; None where it depends on more than is known (PyTorch, the platform)."""
+    given = next((mode for flag, mode in _MODES.items() if flag in facts.known), "")
+    if "--enable-dynamic-vram" in facts.known:
+        return "dynamic"
+    if given in ("cpu", "gpu-only", "high", "none"):
+        return given
+    if "--disable-dynamic-vram" in facts.known or not at_least(facts.version or "999", "0.16.0"):
+        return given or "normal"
+    return "dynamic" if facts.version else None
 
 
 def _allocator(facts: Facts) -> str:
@@ -54,10 +90,28 @@ TABLE = Table(
         Known("--vram-headroom", _headroom, flags=("--vram-headroom",)),
         Known(
             "--disable-dynamic-vram",
-            "it places whole models by estimate: they do not make room for other programs by themselves",
+            _static,
             flags=("--disable-dynamic-vram",),
-            unset_by=("--enable-dynamic-vram",),
             takes="nothing",
+        ),
+        _flag(
+            "--enable-dynamic-vram",
+            "models are in VRAM as far as there is room, and make room for other programs by themselves",
+        ),
+        Known("VRAM mode", lambda facts: _MEANT.get(facts.value, ""), default=_mode),
+        _flag(
+            "--disable-nvml-pressure",
+            "it sees what CUDA tells of free VRAM: memory that other programs take or give back is seen late or never",
+        ),
+        _flag("--high-ram", "more is kept in system memory for fast loads"),
+        _flag("--fast-disk", "models are read from disk again rather than kept in system memory"),
+        Known("--models-directory", "its model files are here", flags=("--models-directory",)),
+        Known("--base-directory", "its model files are in models/ here", flags=("--base-directory",)),
+        Known(
+            "--cache-ram",
+            "results of nodes are kept while this many GB of system memory are free",
+            flags=("--cache-ram",),
+            takes="many",
         ),
         Known("--cuda-device", _device, flags=("--cuda-device",)),
         Known(

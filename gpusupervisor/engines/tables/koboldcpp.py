@@ -56,6 +56,13 @@ TABLE = Table(
         ),
         Known("--usecuda", _cuda, flags=("--usecuda", "--usecublas", "--usehipblas"), takes="many"),
         Known("--usevulkan", "it works on the GPU through Vulkan", flags=("--usevulkan",), takes="many"),
+        Known("--useclblast", "it works on the GPU through OpenCL", flags=("--useclblast",), takes="many"),
+        Known(
+            "--autofit",
+            "what is not set is fitted to the VRAM that is free when it loads: make room before, not after",
+            flags=("--autofit",),
+            takes="nothing",
+        ),
         Known("--usecpu", "it works on the CPU and holds no VRAM", flags=("--usecpu",), takes="nothing"),
         Known("--maingpu", "the GPU that it mainly uses", flags=("--maingpu", "--main-gpu", "-mg")),
         Known(

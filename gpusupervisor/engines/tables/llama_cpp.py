@@ -107,6 +107,7 @@ TABLE = Table(
             unset_by=("--slots",),
             takes="nothing",
             variables=("LLAMA_ARG_NO_ENDPOINT_SLOTS",),  # with any value
+            off_variables=("LLAMA_ARG_ENDPOINT_SLOTS",),
         ),
         _switch("--metrics", "it counts its requests at /metrics", variable="LLAMA_ARG_ENDPOINT_METRICS"),
         Known("--api-key", PROTECTED_API, flags=("--api-key",), variables=("LLAMA_API_KEY",), secret=True),
@@ -119,6 +120,7 @@ TABLE = Table(
             unset_by=("--models-autoload",),
             takes="nothing",
             variables=("LLAMA_ARG_NO_MODELS_AUTOLOAD",),  # with any value
+            off_variables=("LLAMA_ARG_MODELS_AUTOLOAD",),
         ),
         _valued(
             "--models-preset",
@@ -167,6 +169,7 @@ TABLE = Table(
             unset_by=("-kvo", "--kv-offload"),
             takes="nothing",
             variables=("LLAMA_ARG_NO_KV_OFFLOAD",),  # with any value
+            off_variables=("LLAMA_ARG_KV_OFFLOAD",),
         ),
         _valued(
             "--device",
@@ -202,6 +205,30 @@ TABLE = Table(
             "the experts of this many layers stay in system memory: it holds less VRAM",
             ("-ncmoe", "--n-cpu-moe"),
             "LLAMA_ARG_N_CPU_MOE",
+        ),
+        Known(
+            "--no-op-offload",
+            "work on what lies in system memory is not moved to the GPU: it holds less VRAM and is slower",
+            flags=("--no-op-offload",),
+            unset_by=("--op-offload",),
+            takes="nothing",
+            variables=("LLAMA_ARG_NO_OP_OFFLOAD",),  # with any value
+            off_variables=("LLAMA_ARG_OP_OFFLOAD",),
+        ),
+        Known(
+            "--no-mmproj-offload",
+            "the vision or audio part stays in system memory",
+            flags=("--no-mmproj-offload",),
+            unset_by=("--mmproj-offload",),
+            takes="nothing",
+            variables=("LLAMA_ARG_NO_MMPROJ_OFFLOAD",),  # with any value
+            off_variables=("LLAMA_ARG_MMPROJ_OFFLOAD",),
+        ),
+        _valued(
+            "--cache-ram",
+            "contexts that are not in use are kept in this many MiB of system memory",
+            ("-cram", "--cache-ram"),
+            "LLAMA_ARG_CACHE_RAM",
         ),
         _valued("--mmproj", "a vision or audio part is held in VRAM too", ("-mm", "--mmproj"), "LLAMA_ARG_MMPROJ"),
         Known(

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from gpusupervisor.engine_http import is_local
 from gpusupervisor.engines.table import EXACT, Call, Facts, Known, Table
 from gpusupervisor.engines.tables.common import GGML, since
-from gpusupervisor.engines.values import clean, integer, is_unsigned, keep_alive, ollama_on, spoken
+from gpusupervisor.engines.values import clean, integer, is_off, is_unsigned, keep_alive, ollama_on, spoken
 from gpusupervisor.quantities import format_bytes
 from gpusupervisor.tenants.release.versions import at_least
 
@@ -159,6 +159,14 @@ TABLE = Table(
             "OLLAMA_MODELS", meaning="its model files are here; they load fast while they are cached in system memory"
         ),
         # Its llama-server inherits it since v0.30.0 (llm/llama_server.go).
+        _variable(
+            "LLAMA_ARG_FIT",
+            meaning=lambda facts: (
+                "models are not fitted to the VRAM that is free: they fail to load when they do not fit"
+                if is_off(facts.value)
+                else "models are fitted to the VRAM that is free when they load: make room before, not after"
+            ),
+        ),
         _variable(
             "LLAMA_ARG_FIT_TARGET",
             meaning="this many MiB of each GPU are left free when it chooses how much of a model goes into VRAM",

@@ -34,7 +34,7 @@ def _sleep(facts: Facts) -> str:
         return (
             f"no effect: without VLLM_SERVER_DEV_MODE=1 it cannot be asked to sleep, and holds its memory {_TAKES_ALL}"
         )
-    return "it can be asked to sleep, which aborts requests that are running; it wakes only when it is told to"
+    return "it can be asked to sleep, and wakes only when it is told to; without mode=wait that aborts running requests"
 
 
 def _developing(facts: Facts) -> str:
@@ -70,6 +70,19 @@ TABLE = Table(
             unset_by=("--no-enable-sleep-mode",),
             takes="nothing",
             default=lambda facts: since("0.7.0", "false", facts),
+        ),
+        Known(
+            "--enable-cumem-allocator",
+            "its memory can be given back piece by piece, as with --enable-sleep-mode",
+            flags=("--enable-cumem-allocator",),
+            unset_by=("--no-enable-cumem-allocator",),
+            takes="nothing",
+        ),
+        Known("--sleep-mode-backend", "how its memory is given back when it sleeps", flags=("--sleep-mode-backend",)),
+        Known(
+            "--kv-offloading-size",
+            "contexts that are not in use are kept in this many GiB of system memory",
+            flags=("--kv-offloading-size",),
         ),
         Known("VLLM_SERVER_DEV_MODE", _developing, variables=("VLLM_SERVER_DEV_MODE",)),
         Known(

@@ -1,8 +1,9 @@
 """When to look for drift and what to do about it: a state machine with the time as a value, and no I/O.
 
-It looks on a timer and after what makes drivers forget. It asks for a repair only of what was just read as drifted,
-waits longer before each further one, and stops when an item was repaired too often: then somebody else sets it too,
-and fighting helps nobody.
+It looks on a timer and after what makes drivers forget. It asks for a repair only of what was just read as drifted.
+What has fallen back to the card's default was reset by the driver, and is set again for as long as that happens.
+Anything else was set by somebody: before each further repair it waits longer, and it stops when an item was repaired
+too often, because fighting helps nobody.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,21 +11,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS
-from gpusupervisor.helper.drift.verdict import Kind, Verdict, contested
+from gpusupervisor.helper.drift.verdict import Cause, Kind, Verdict, contested
 from gpusupervisor.helper.values import ItemResult
 
-Trigger = Literal["resume", "driver", "xid", "persistence"]
+Trigger = Literal["resume", "waking", "driver", "xid", "persistence"]
+"""waking: the GPU slept by itself, and is in use again."""
 
 INTERVAL = 60 * MICROSECONDS
 SETTLE: Mapping[Trigger, int] = {
     "resume": 3 * MICROSECONDS,
+    "waking": 2 * MICROSECONDS,
     "driver": 2 * MICROSECONDS,
     "xid": 2 * MICROSECONDS,
     "persistence": 0,
 }
 """How long after a trigger the driver is left alone: right after resuming it answers what is not true yet."""
-FORGETFUL: frozenset[Trigger] = frozenset({"resume", "driver", "persistence"})
+FORGETFUL: frozenset[Trigger] = frozenset({"resume", "waking", "driver", "persistence"})
 """Triggers after which what cannot be read is set once more: the driver may have forgotten it."""
+RESET: Cause = "reset-to-default"
 WINDOW = 600 * MICROSECONDS
 MOST_REPAIRS = 3
 """Of one item within the window."""
@@ -32,6 +36,8 @@ CONFIRM = 5 * MICROSECONDS
 """After a repair, until it is looked whether it lasts."""
 BACK_OFF = (20 * MICROSECONDS, 60 * MICROSECONDS)
 """After the first and the second repair of an item within the window, before the next."""
+RESET_PAUSE = 60 * MICROSECONDS
+"""Between two repairs of what the driver resets, unless something happens in between that explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,9 @@ class DriftKeeper:
         self._frozen = False
         self._forgetful = False
         self._repairs: dict[str, list[int]] = {}
+        """Of what somebody else had changed."""
+        self._resets: dict[str, int] = {}
+        """By item: when it was last set again after a reset."""
         self._contested: set[str] = set()
         self._told: dict[str, Kind] = {}
         """By item: the drift that was told and is not over."""
@@ -116,6 +125,7 @@ class DriftKeeper:
         settled = now + SETTLE[trigger]
         if trigger in FORGETFUL:
             self._forgetful = True
+            self._resets.clear()
             self._not_before = max(self._not_before, settled)
         self._next = max(self._not_before, min(self._next, settled))
 
@@ -132,6 +142,7 @@ class DriftKeeper:
         """A profile was applied or forgotten: what was before does not count, contested items are kept again."""
         over = tuple(DriftEnded(item, "replaced") for item in self._told)
         self._repairs.clear()
+        self._resets.clear()
         self._contested.clear()
         self._told.clear()
         self._forgetful = False
@@ -152,14 +163,18 @@ class DriftKeeper:
             verdict = self._with_history(read, now, repair=repair)
             final.append(verdict)
             events += self._news(verdict)
-            if verdict.verdict == "drifted" and repair and self._may_repair(verdict.item, now):
+            if verdict.verdict == "drifted" and repair and self._may_repair(verdict, now):
                 repairs.append(verdict.item)
-        reset = any(verdict.cause == "reset-to-default" for verdict in final if verdict.item in repairs)
+        resets = {verdict.item for verdict in final if verdict.cause == RESET}
+        reset = any(item in resets for item in repairs)
         blind = tuple(verdict.item for verdict in final if verdict.cause == "no-getter")
         renew = blind if repair and (self._forgetful or reset) else ()
         self._forgetful &= not repair or any(verdict.cause == "unreadable" for verdict in final)
         for item in repairs:
-            self._repairs.setdefault(item, []).append(now)
+            if item in resets:
+                self._resets[item] = now
+            else:
+                self._repairs.setdefault(item, []).append(now)
             self._next = min(self._next, now + CONFIRM)
         return Decision(tuple(final), tuple(repairs), renew, tuple(events))
 
@@ -171,7 +186,7 @@ class DriftKeeper:
         return tuple(DriftRepaired(result) for result in results if result.ok)
 
     def _with_history(self, verdict: Verdict, now: int, *, repair: bool) -> Verdict:
-        if verdict.verdict != "drifted":
+        if verdict.verdict != "drifted" or verdict.cause == RESET:
             return verdict
         recent = self._recent(verdict.item, now)
         if verdict.item in self._contested or (repair and len(recent) >= MOST_REPAIRS):
@@ -192,8 +207,12 @@ class DriftKeeper:
         self._contested.add(item)
         return [DriftContested(verdict)]
 
-    def _may_repair(self, item: str, now: int) -> bool:
+    def _may_repair(self, verdict: Verdict, now: int) -> bool:
         """Not before the back-off is over; then the next look comes right when it is."""
+        item = verdict.item
+        if verdict.cause == RESET:
+            last = self._resets.get(item)
+            return last is None or now - last >= RESET_PAUSE
         recent = self._recent(item, now)
         if not recent:
             return True

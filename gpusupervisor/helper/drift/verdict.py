@@ -84,7 +84,7 @@ def _readable(item: str, accepted: Profile, reading: Reading, capabilities: Capa
     difference, step = _distance(item, accepted, reading.values)
     if difference >= step:
         if _is_default(item, reading.values, capabilities):
-            return Verdict(item, "drifted", "reset-to-default", was, now, f"reset to the default, {now}")
+            return Verdict(item, "drifted", "reset-to-default", was, now, f"reset to the default, {now}, by the driver")
         return Verdict(item, "drifted", "changed-by-another", was, now, f"changed to {now} by another program")
     override = _override(item, accepted, reading)
     if override is not None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.helper.profile.items import overlay
 from gpusupervisor.helper.values import ItemResult, Profile
 
 PROBATION = 120 * MICROSECONDS
@@ -32,6 +33,12 @@ class Record:
     """The helper was stopped in an orderly way since then, so an end of the machine was no crash."""
     distrust: str = ""
     """Why it is not applied by itself any more, nor repaired; empty when it is."""
+
+    @property
+    def in_force(self) -> Profile:
+        """What was set on the card: what it refused never was. All that was asked for, while it is being applied."""
+        known = self.requested if self.phase == "applying" else self.accepted
+        return overlay(known, self.unreadable)
 
 
 def reason_not_to_apply(record: Record, boot_id: str) -> str:

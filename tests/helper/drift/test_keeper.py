@@ -5,6 +5,7 @@ from gpusupervisor.helper.drift.keeper import (
     CONFIRM,
     INTERVAL,
     MOST_REPAIRS,
+    RESET_PAUSE,
     SETTLE,
     WINDOW,
     DriftContested,
@@ -12,6 +13,7 @@ from gpusupervisor.helper.drift.keeper import (
     DriftEnded,
     DriftKeeper,
     DriftRepaired,
+    Trigger,
 )
 from gpusupervisor.helper.drift.verdict import Cause, Kind, Verdict
 from gpusupervisor.helper.values import ItemResult
@@ -200,3 +202,35 @@ def test_a_reading_that_failed_is_made_again_before_the_trigger_counts_as_done()
     keeper.decide([UNREAD, BLIND], START, repair=True)
     assert keeper.decide([OK, BLIND], START + INTERVAL, repair=True).renew == ("locked-clocks-graphics",)
     assert keeper.decide([OK, BLIND], START + 2 * INTERVAL, repair=True).renew == ()
+
+
+def test_what_the_driver_resets_again_and_again_is_set_again_each_time_and_never_contested() -> None:
+    keeper, now = DriftKeeper(START), START
+    for _ in range(3 * MOST_REPAIRS):
+        decision = keeper.decide([RESET], now, repair=True)
+        assert decision.repair == ("power-limit",)
+        assert decision.verdicts == (RESET,)
+        assert not [event for event in decision.events if isinstance(event, DriftContested)]
+        assert keeper.decide([RESET], now + SECOND, repair=True).repair == (), "not at every look"
+        now += RESET_PAUSE
+
+
+def test_resets_are_not_counted_against_somebody_who_changes_it_later() -> None:
+    keeper, now = DriftKeeper(START), START
+    for _ in range(MOST_REPAIRS):
+        assert keeper.decide([RESET], now, repair=True).repair
+        now += RESET_PAUSE
+    decision = keeper.decide([CHANGED], now, repair=True)
+    assert decision.repair == ("power-limit",)
+    assert decision.verdicts[0].verdict == "drifted"
+
+
+def test_waking_explains_a_reset_so_that_it_is_set_again_at_once() -> None:
+    triggers: tuple[Trigger, ...] = ("waking", "resume", "driver")
+    for trigger in triggers:
+        keeper = DriftKeeper(START)
+        assert keeper.decide([RESET], START, repair=True).repair
+        keeper.trigger(trigger, START + SECOND)
+        settled = START + SECOND + SETTLE[trigger]
+        assert keeper.next_check() == settled
+        assert keeper.decide([RESET], settled, repair=True).repair == ("power-limit",)
