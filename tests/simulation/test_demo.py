@@ -30,7 +30,9 @@ WITNESSED = (
     "nothing was done, and renderbox",
     "Renderbox is a tenant now",
     "renderbox gave",
+    "comfyui is claimed",
     "comfyui is stuck",
+    "nobody was asked for memory on behalf of a job that never ran",
     "health: degraded",
 )
 MARK = "GPUSUPERVISOR_TEST_DEMO"
