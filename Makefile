@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 # The distribution's Python: a service must not depend on one in somebody's home directory.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PYTEST_ARGS ?=
+# How long make chaos lasts; empty for ten minutes.
+CHAOS ?=
 # For packagers: a directory with libraries that are left out of the venv if they are recent enough there.
 SHARED_LIBRARIES ?=
 SCDOC ?= scdoc
@@ -83,10 +85,19 @@ lint: .venv/.stamp ## ruff and mypy --strict
 test: .venv/.stamp build/wheels/.stamp ## unit, property, bus and system tests
 	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
+.PHONY: judge
+judge: .venv/.stamp ## replay films and generated machines, and print the score (FILMS=DIR, GENERATE=minutes, SEED=n)
+	@.venv/bin/python -m tests.films.judge $(or $(FILMS),tests/films) --generate $(or $(GENERATE),1000) --seed $(or $(SEED),1)
+
 .PHONY: bench
 bench: .venv/.stamp ## measure the figures in the README, as a table
 	@.venv/bin/pytest tests/benchmarks --benchmark-columns=min,median,max,rounds --benchmark-sort=name \
 		--quiet $(PYTEST_ARGS)
+
+.PHONY: chaos
+chaos: .venv/.stamp ## attack the service for ten minutes (CHAOS=60s to shorten), and print what an honest client noticed
+	@.ci/packages dbus
+	.venv/bin/python -m tests.attack.chaos $(CHAOS)
 
 .PHONY: demo
 demo: .venv/.stamp ## a demonstration on a simulated card, no GPU needed (ONCE=1 exits afterwards; CARD=spark, orin, gh200, wsl2, ...)

@@ -137,6 +137,11 @@ class Supervisor:
         self._pace = Pace()
         self._examination = Examination()
 
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._configuration.settings
+
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
         seen = self._observatory.before_looking()
@@ -383,7 +388,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
-            counters=self._arbiter.counters.all(),
+            counters=self._observatory.counters() | self._arbiter.counters.all(),
             cards=self._models.cards,
         )
 

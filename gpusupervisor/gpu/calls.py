@@ -46,6 +46,21 @@ def ask_c(function: str, *arguments: object) -> None:
         raise DriverError(function, code)
 
 
+def getters() -> list[str]:
+    """pynvml's functions that read something of a device and take nothing but its handle."""
+    import inspect
+
+    import pynvml
+
+    found = []
+    for name, function in sorted(vars(pynvml).items()):
+        if name.startswith("nvmlDeviceGet") and inspect.isfunction(function):
+            needed = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
+            if len(needed) == 1 and needed[0].name in ("handle", "device"):
+                found.append(name)
+    return found
+
+
 def has(function: str) -> bool:
     """Whether the loaded library has a function, by its name in C; raises DriverError when none is loaded."""
     import pynvml

@@ -23,7 +23,7 @@ from gpusupervisor.engines.configuration_files import sources_of
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.peers.privileged_call import NOBODY_THERE, PATIENCE, READER
 from gpusupervisor.peers.privileged_call import ask as ask_peer
-from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.processes.inside import read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
 from gpusupervisor.processes.settings_files import SettingsFile
@@ -200,5 +200,15 @@ def _parse(entry: Mapping[str, Variant]) -> tuple[ProcessKey, PrivilegedFacts] |
             SettingsFile(path[:MAX_TEXT], readable, tuple(sorted(values.items())))
             for path, readable, values in told.get("configuration", ())
         ),
+        network=_network(told),
+        has_opened_gpu=bool(told.get("has_opened_gpu", False)),
     )
     return ProcessKey(told["pid"], told["start_time"]), facts
+
+
+def _network(told: Mapping[str, Any]) -> OwnNetwork | None:
+    """The process's own network; None where it has the machine's."""
+    if "network_ports" not in told:
+        return None
+    addresses = tuple(str(address)[:MAX_TEXT] for address in told.get("network_addresses", ()))
+    return OwnNetwork(addresses, tuple(told["network_ports"]))

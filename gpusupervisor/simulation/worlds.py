@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpusupervisor.simulation.nvml import GIB, MIB, Board, Card, SimulatedCard, SimulatedGpu, SimulatedProcess
+from gpusupervisor.simulation.recorded import load
 
 NOT_SUPPORTED = 3
 NO_POWER = (
@@ -163,9 +164,13 @@ WORLDS: Mapping[str, Callable[[], Card]] = {
 
 
 def lay_out(directory: Path, name: str) -> SimulatedCard:
-    """Write the card directory of a world, its sysfs included where something of it shows there."""
+    """Write the card directory of a world, its sysfs included where something of it shows there.
+
+    name: of WORLDS, or a file that gpusupervisorctl record-card has written. Raises OSError, ValueError and KeyError
+    for what is neither.
+    """
     card = SimulatedCard(directory)
-    card.write(WORLDS[name]())
+    card.write(WORLDS[name]() if name in WORLDS else load(Path(name)))
     if name == "laptop-dgpu":
         _write_sysfs(directory / "sysfs", LAPTOP_PCI, (("runtime_status", "active"), ("control", "auto")))
     return card

@@ -30,6 +30,8 @@ SHIPPED = Path(__file__).parent / "definitions"
 DEFAULT_LAYERS = (SHIPPED, Path("/etc/gpusupervisor/tenants.d"), Path("/run/gpusupervisor/tenants.d"))
 """The later folder wins."""
 
+MOST_FILES = 1000
+"""Tenants that are read of one folder: every client reads them all, and every look goes through them."""
 _BASE_ONLY = ("match", "per-instance")
 """What an instance's own file cannot say: an instance is recognised as its base is."""
 
@@ -129,6 +131,10 @@ def _files_of(layer: Path, problems: list[Problem]) -> dict[str, list[Path]]:
         return {}
     except OSError as error:
         problems.append(Problem(str(layer), "", f"the folder cannot be read: {error.strerror}"))
+    if len(found) > MOST_FILES:
+        text = f"there are files of {len(found)} tenants: only the first {MOST_FILES} by name are read"
+        problems.append(Problem(str(layer), "", text))
+        return {stem: found[stem] for stem in sorted(found)[:MOST_FILES]}
     return found
 
 

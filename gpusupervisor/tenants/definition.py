@@ -217,6 +217,8 @@ class TenantDefinition:
     """None: nobody says where they are, so nothing is known of them in RAM."""
     needs_vram: int | None = None
     """Bytes a busy tenant needs in total; None = "auto", what the engine reports or was learned."""
+    needs_at_most: int | None = None
+    """Bytes that a user's unit asks for: room is never made for more, whatever is measured. No key of a file."""
     floor: int = 0
     """Bytes it keeps after a release, until a release has shown the real figure."""
     spreads: bool = False

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from dbus_fast import Message, MessageType, Variant
@@ -15,13 +16,15 @@ from tests.attack.conftest import Enter
 from tests.attack.raw import ATTACKER, HONEST, RawPeer, Watch, call_of
 from tests.bus.conftest import Starter, as_nobody
 from tests.bus.fakes import FixedAuthority
-from tests.daemon.station import Station
+from tests.daemon.station import Daemon, Station
 
 DENIED = "org.freedesktop.DBus.Error.AccessDenied"
 LIMITS_EXCEEDED = "org.freedesktop.DBus.Error.LimitsExceeded"
 BEARABLE = 5.0
 """Seconds; without limits it is minutes, or for ever."""
 MANAGER, TENANTS = f"{names.BUS_NAME}.Manager", f"{names.BUS_NAME}.Tenants"
+MAIN: list[Daemon] = []
+"""The daemon of the station."""
 SLOW = {
     "dotted.toml": "a." * 30_000 + "a = 1",
     "tables.toml": "".join(f"[{'a.' * 40}a{number}]\n" for number in range(700)),
@@ -36,7 +39,7 @@ SLOW = {
 @pytest.fixture(scope="module")
 def station() -> Iterator[Station]:
     station = Station()
-    station.daemon().wait_ready()
+    MAIN.append(station.daemon().wait_ready())
     yield station
     station.close()
 
@@ -122,6 +125,19 @@ async def test_what_honest_commands_ask_meets_no_limit(station: Station) -> None
             answer = await peer.ask(call_of(path, interface, member))
             assert answer.message_type is MessageType.METHOD_RETURN, answer.body
     peer.die()
+
+
+async def test_huge_calls_leave_no_memory_behind(station: Station, attacker: RawPeer) -> None:
+    def resident() -> int:
+        """KiB."""
+        text = Path(f"/proc/{MAIN[-1].process.pid}/status").read_text()
+        return int(next(line for line in text.splitlines() if line.startswith("VmRSS")).split()[1])
+
+    before = await asyncio.to_thread(resident)
+    for size in (16 << 20, 1 << 20, 30 << 20, 600 << 10):
+        answer = await attacker.ask(call_of(names.ROOT, MANAGER, "CheckDefinition", "ss", "a.toml", "#" * size))
+        assert answer.error_name == LIMITS_EXCEEDED
+    assert await asyncio.to_thread(resident) - before < 8 << 10
 
 
 # Which methods are open

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusupervisor.errors import NoSuchTenant
+from gpusupervisor.tenants import catalog as catalog_module
 from gpusupervisor.tenants.catalog import SHIPPED, Catalog, load_catalog
 from gpusupervisor.tenants.definition import ENGINES
 
@@ -293,3 +294,15 @@ def test_a_shipped_url_gives_way_to_where_the_process_listens_and_one_that_someb
 
     (tmp_path / "ollama.toml").write_text("priority = 60\n")
     assert load_catalog([SHIPPED, tmp_path]).definitions["ollama"].endpoint_is_usual
+
+
+def test_of_very_many_files_only_the_first_are_read_and_that_is_said(
+    layers: Layers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "MOST_FILES", 10)
+    for number in range(100, 130):
+        (layers.usr / f"app{number}.toml").write_text(BASE)
+    catalog = layers.load()
+    assert sorted(catalog.definitions) == [f"app{number}" for number in range(100, 110)]
+    (problem,) = catalog.problems
+    assert str(problem) == f"{layers.usr}: there are files of 30 tenants: only the first 10 by name are read"

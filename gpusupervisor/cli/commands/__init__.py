@@ -23,6 +23,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "history": ("history", "events"),
     "learned": ("learned", "forget"),
     "monitor": ("monitor",),
+    "record": ("record-card",),
+    "films": ("record", "replay"),
 }
 """Modules of this package with the commands that each declares, in the order of `gpusupervisorctl --help`."""
 

@@ -5,6 +5,7 @@ import asyncio
 import signal
 import sys
 import time
+from pathlib import Path
 
 from gpusupervisor.simulation.demo.stage import Stage, StageError
 from gpusupervisor.simulation.demo.story import Narrator, Story, things_to_try
@@ -65,13 +66,24 @@ async def _show(world: str, *, once: bool) -> None:
             await asyncio.Event().wait()
 
 
+def _world(name: str) -> str:
+    if name in WORLDS or Path(name).is_file():
+        return name
+    raise argparse.ArgumentTypeError(f"{name!r} is neither a file nor one of {', '.join(WORLDS)}")
+
+
 def main() -> None:
     """Entry point; exit code 0 only when every step of the story happened."""
     parser = argparse.ArgumentParser(
         prog="gpusupervisor-demo", description="Tells what gpusupervisor does, by doing it."
     )
     parser.add_argument("--once", action="store_true", help="end after the story")
-    parser.add_argument("--card", choices=sorted(WORLDS), help="show a machine of another kind instead of the story")
+    parser.add_argument(
+        "--card",
+        metavar="NAME|FILE",
+        type=_world,
+        help=f"show another machine instead of the story: {', '.join(WORLDS)}, or a file of record-card",
+    )
     options = parser.parse_args()
     told = asyncio.Event()
     try:

@@ -42,8 +42,6 @@ class Observation:
     """One clause for a person, e.g. "2 prompts in its queue"."""
     observed_at: int
     """Microseconds of the domain clock at which the evidence was taken (not received)."""
-    need: int | None = None
-    """Bytes the engine reports that it wants in total; None when it does not say."""
     pinned: bool = False
     """The user asked the engine to keep its memory."""
     unreachable: bool = False
@@ -79,7 +77,6 @@ class Activity:
     """The oldest evidence that the verdict rests on."""
     since: int
     """When the tenant came into this state."""
-    need: int | None = None
     pinned: bool = False
     unreachable: bool = False
     trouble: Trouble = ""

@@ -104,9 +104,9 @@ def test_the_first_unknown_counts_from_now_not_from_boot() -> None:
 
 
 def test_need_pin_and_failures_are_the_engines() -> None:
-    told = replace(seen("busy"), need=13, pinned=True, out_of_memory_at=70)
+    told = replace(seen("busy"), pinned=True, out_of_memory_at=70)
     activity = verdict(told, seen("idle", "vram"), signs=Signs(out_of_memory_at=60))
-    assert (activity.need, activity.pinned, activity.out_of_memory_at) == (13, True, 70)
+    assert (activity.pinned, activity.out_of_memory_at) == (True, 70)
     assert verdict(told, signs=Signs(out_of_memory_at=80)).out_of_memory_at == 80
 
 

@@ -26,6 +26,11 @@ def stamp(seconds: float) -> str:
     return f"{whole}.895425588Z"
 
 
+def wanted(seen: Observation) -> int | None:
+    """Bytes that its models take in total."""
+    return seen.placement.wanted if seen.placement else None
+
+
 def model(name: str = "llama3:8b", size: int = 6 * GIB, vram: int = 6 * GIB, expires: str = "") -> dict[str, object]:
     return {
         "name": name,
@@ -72,7 +77,7 @@ async def look(ollama: Peer, http: EngineHttp, *, runner: Peer | None = None) ->
 async def test_without_a_model_it_is_idle_and_its_version_known(ollama: Peer, http: EngineHttp) -> None:
     seen = await look(ollama, http)
     assert (seen.state, seen.reason) == ("idle", "no model is loaded")
-    assert (seen.version, seen.need, seen.pinned) == ("0.33.0-rc2", None, False)
+    assert (seen.version, seen.placement, seen.pinned) == ("0.33.0-rc2", None, False)
 
 
 async def test_a_runner_with_a_working_slot_is_busy(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
@@ -85,7 +90,7 @@ async def test_a_runner_with_a_working_slot_is_busy(ollama: Peer, http: EngineHt
 async def test_a_runner_with_idle_slots_is_idle(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
     ollama.says("/api/ps", {"models": [model()]})
     seen = await look(ollama, http, runner=runner)
-    assert (seen.state, seen.need) == ("idle", 6 * GIB)
+    assert (seen.state, wanted(seen)) == ("idle", 6 * GIB)
 
 
 async def test_a_runner_that_still_loads_is_busy(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
@@ -160,14 +165,14 @@ async def test_a_spilled_model_tells_what_it_wants(ollama: Peer, http: EngineHtt
     ollama.says("/api/ps", {"models": [model(size=13 * GIB, vram=9 * GIB)]})
     runner.says("/slots", [{"id": 0, "is_processing": True}])
     seen = await look(ollama, http, runner=runner)
-    assert (seen.state, seen.need) == ("busy", 13 * GIB)
+    assert (seen.state, wanted(seen)) == ("busy", 13 * GIB)
     assert seen.reason.endswith("part of it did not fit into VRAM")
 
 
 async def test_models_of_the_cloud_hold_nothing_here(ollama: Peer, http: EngineHttp) -> None:
     ollama.says("/api/ps", {"models": [{"name": "gpt:cloud", "remote_host": "https://ollama.com"}]})
     seen = await look(ollama, http)
-    assert (seen.state, seen.need) == ("idle", None)
+    assert (seen.state, seen.placement) == ("idle", None)
 
 
 async def test_an_older_runner_is_idle_once_its_processes_were_seen_quiet(ollama: Peer, http: EngineHttp) -> None:

@@ -63,7 +63,6 @@ class OllamaProbe:
             state,
             reason,
             context.now,
-            need=sum(model.size for model in models) or None,
             pinned=any(model.pinned for model in models),
             version=self._version,
             placement=Placement(sum(m.size for m in models), sum(m.size_vram for m in models)) if models else None,
