@@ -71,7 +71,7 @@ def _left_behind(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 async def test_the_whole_story_happens_and_nothing_is_left_behind(folder: Path) -> None:
     demo = await _start(folder, "--once")
     output, errors = await demo.communicate()
