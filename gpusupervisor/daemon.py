@@ -179,6 +179,7 @@ class Daemon:
             look_around=self._look_around,
             residency=parts.residency,
             telemetry=parts.telemetry,
+            stop_unit=parts.hardware.release_unit,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         recorder = ServiceRecorder(
