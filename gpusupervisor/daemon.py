@@ -177,6 +177,7 @@ class Daemon:
             look_around=self._look_around,
             residency=parts.residency,
             telemetry=parts.telemetry,
+            stop_unit=parts.hardware.release_unit,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         recorder = ServiceRecorder(
@@ -262,7 +263,7 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await answer.wait()
-        driver_answered = False
+        driver_answered, answered = False, False
         while True:
             state = await supervisor.tick()
             bus.publish(state)
@@ -271,7 +272,11 @@ class Daemon:
             wedged = parts.thread.wedged_since
             if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
                 self._notifier.alive()
-            driver_answered |= state.sample.driver.state == "ok"
+            answers = state.sample.driver.state == "ok"
+            if answers and not answered:
+                parts.hardware.ask_again()
+            answered = answers
+            driver_answered |= answers
             if driver_answered and state.sample.driver.state == "mismatch":
                 write(DriverUpgraded())
                 self._finish(EXIT_DRIVER_CHANGED)
