@@ -190,6 +190,14 @@ class HardwareClient:
                 uuid: gpu.identity for uuid, gpu in self.controls.gpus.items() if gpu.condition == "given-away"
             }
 
+    async def release_unit(self, tenant: str) -> tuple[str, str]:
+        """Have the unit that the tenant's file names stopped or restarted; return it and which of the two.
+
+        Raises SupervisorError.
+        """
+        reply = await self.call("ReleaseUnit", "s", [tenant], "ss")
+        return str(reply.body[0]), str(reply.body[1])
+
     async def call(
         self, member: str, signature: str, body: list[object], answer: str, *, start_helper: bool = True
     ) -> Message:

@@ -160,10 +160,10 @@ class Condition:
 class ReleaseMethod:
     """One rung of the ladder by which a tenant is asked for its VRAM."""
 
-    method: Literal["http"]
-    verb: str
-    """"GET", "POST", "DELETE", "PUT"."""
-    path: str
+    method: Literal["http", "unit"]
+    verb: str = ""
+    """http: "GET", "POST", "DELETE", "PUT"."""
+    path: str = ""
     """May contain {item}, percent-encoded when filled in."""
     query: tuple[tuple[str, str], ...] = ()
     json: object = None
@@ -180,6 +180,9 @@ class ReleaseMethod:
     """How long the memory may take to come back (microseconds)."""
     timeout: int = 10_000_000
     """Deadline of one request (microseconds)."""
+    unit: str = ""
+    """unit: the system service that is stopped or restarted, by the helper, which reads it from root's file itself."""
+    action: Literal["stop", "restart"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
