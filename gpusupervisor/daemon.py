@@ -265,7 +265,7 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await answer.wait()
-        driver_answered, mismatches = False, 0
+        driver_answered, answered, mismatches = False, False, 0
         while True:
             state = await supervisor.tick()
             bus.publish(state)
@@ -274,7 +274,11 @@ class Daemon:
             wedged = parts.thread.wedged_since
             if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
                 self._notifier.alive()
-            driver_answered |= state.sample.driver.state == "ok"
+            answers = state.sample.driver.state == "ok"
+            if answers and not answered:
+                parts.hardware.ask_again()
+            answered = answers
+            driver_answered |= answers
             mismatches = mismatches + 1 if state.sample.driver.state == "mismatch" else 0
             if driver_answered and mismatches >= MISMATCHES:
                 write(DriverUpgraded())
