@@ -24,7 +24,6 @@ class ComfyUi(Engine):
         self.keeps = random.choices((0.0, 0.0, 0.35, 1.0), (70, 15, 8, 7))[0]
         """Share of its memory that does not come back."""
         self.does: Does = "rest"
-        self.need = 0
         self._start(0)
         self.next_at = random.randint(5, 120) * SECOND
 

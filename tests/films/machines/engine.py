@@ -66,6 +66,8 @@ class Engine(ABC):
         """A job of it truly runs."""
         self.fits = True
         """It has all that its job needs."""
+        self.need = 0
+        """Of its job, in total."""
         self.until = NEVER
         """When its job ends."""
         self.grown = 0
@@ -156,6 +158,11 @@ class Engine(ABC):
     def room(self) -> int:
         """Bytes that it could still take."""
         return sum(max(0, self.cards.free(card) - self.margin) for card in self.homes)
+
+    @property
+    def will_lack(self) -> bool:
+        """Whether its job needs more than there is, whether or not that can be seen yet."""
+        return self.is_active and self.need - self.held > self.room()
 
     def feel(self, now: int, missing: int) -> None:
         """Note that it lacks memory, or no longer does."""

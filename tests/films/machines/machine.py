@@ -154,6 +154,7 @@ class Machine:
             for other in self.engines
             if other.works and other.grown >= MIB * 64 and other.room() < 1100 * MIB
         )
+        lacking |= {other.name: at for other in self.engines if other.will_lack}
         began = {other.name: other.lack.since for other in self.engines if other.lack}
         return Truth(at, engine.name, engine.works, lacking, began, by_chance)
 
