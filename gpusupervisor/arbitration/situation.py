@@ -37,7 +37,7 @@ class TenantSituation:
     pressure: Pressure | None = None
     """Evidence that it lacks memory."""
     must_rest: bool = False
-    """It has been asked for its memory and has not rested since: it is no beneficiary."""
+    """It has been asked for its memory, and has neither rested nor given it back since: it is no beneficiary."""
     less_helps: bool = False
     has_release: bool = False
     protected: bool = False

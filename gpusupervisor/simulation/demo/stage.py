@@ -16,12 +16,6 @@ from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
 from gpusupervisor.simulation.worlds import lay_out
 from gpusupervisor.tenants.catalog import SHIPPED
 
-SHORT = "2s"
-"""How long quiet has to last before it counts as idle; 10 s in the shipped definitions."""
-PROBES = "".join(
-    f'[[activity.probes]]\nkind = "{kind}"\nidle-after = "{SHORT}"\n' for kind in ("sm-utilization", "vram")
-)
-
 
 class StageError(Exception):
     """The stage cannot be set up; the text says what is missing."""
@@ -109,15 +103,14 @@ class Stage:
         return await start_engine("comfyui", "--card", self.card, "--port", "0")
 
     def _describe(self) -> None:
-        """What differs from the shipped definitions: ports, a need, and shorter waits than in real life."""
+        """The shipped definitions, with only what is different on a stage: where the simulated engines are."""
         files = {
             **{file.name: "" for file in SHIPPED.glob("*.toml")},  # empty files mask: nothing of this machine is probed
             "desktop.toml": '[match]\ncommand-lines = ["*engines.desktop*"]\n',
-            "ollama.toml": f'min-residency = "1s"\n[match]\nexecutables = ["{self.directory}/ollama/*"]\n'
-            f'[endpoint]\nurl = "{self.ollama.url}"\n[[activity.probes]]\nkind = "ollama"\n{PROBES}',
-            "comfyui.toml": f'needs-vram = "14G"\n[match]\ncommand-lines = ["*engines.comfyui*"]\n'
-            f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n'
-            f'[activity]\nstuck-after = "10s"\n[[activity.probes]]\nkind = "comfyui"\n{PROBES}',
+            "ollama.toml": f'[match]\nexecutables = ["{self.directory}/ollama/*"]\n'
+            f'[endpoint]\nurl = "{self.ollama.url}"\n',
+            "comfyui.toml": f'[match]\ncommand-lines = ["*engines.comfyui*"]\n'
+            f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n',
         }
         for name, text in files.items():
             (self.tenants / name).write_text(text)

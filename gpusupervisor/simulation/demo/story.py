@@ -14,6 +14,8 @@ from gpusupervisor.simulation.demo.witness import DidNotHappenError, Signal, Wit
 from gpusupervisor.simulation.engines.third_app import API_AS_TENANT
 
 GIB = 1024**3
+STUCK_WITHIN = 60.0
+"""Seconds: a queue that shows no work for half a minute is stuck where the card is full."""
 TIMEOUT = 30_000_000
 RENDERBOX = f"""\
 title = "Renderbox"
@@ -100,7 +102,7 @@ class Story:
         await self.show()
 
     async def _a_starved_job(self) -> None:
-        self._tell.scene("2. An image job needs 14 GiB: starved, planned, released, measured")
+        self._tell.scene("2. An image job fills the card and needs more: starved, planned, released, measured")
         await self._queue_image_job(seconds=4)
         _, plan = await self._hear_plan("a plan for ComfyUI", lambda plan: plan["beneficiary"] == "comfyui")
         if [step["tenant"] for step in plan["steps"]] != ["ollama"]:
@@ -151,10 +153,13 @@ class Story:
 
     async def _a_dead_queue(self) -> None:
         self._tell.scene("5. A node kills ComfyUI's worker: its queue claims to run a job that nobody works on")
-        job = b'{"prompt": {"1": {"class_type": "SimulatedDefect", "inputs": {}}}}'
+        job = (
+            b'{"prompt": {"1": {"class_type": "SimulatedSampler", "inputs": {"seconds": 2, "vram": "23G"}},'
+            b' "2": {"class_type": "SimulatedDefect", "inputs": {}}}}'
+        )
         await self._post(self._stage.comfyui.url, "/prompt", job)
         seen = await self._witness.sees(
-            "/tenants/comfyui", "Tenant", "the stale queue entry", Activity=lambda state: state == "stuck"
+            "/tenants/comfyui", "Tenant", "the stale queue entry", STUCK_WITHIN, Activity=lambda state: state == "stuck"
         )
         self._tell.saw(f"comfyui is stuck: {seen['ActivityReason']}")
         self._tell.saw(f"what it breaks: {seen['Impact']}")
@@ -166,8 +171,8 @@ class Story:
     async def _queue_image_job(self, seconds: int) -> None:
         """A job that first takes what is there, and wants the rest when it samples."""
         job = (
-            '{"prompt": {"1": {"class_type": "SimulatedSampler", "inputs": {"seconds": 2, "vram": "9G"}},'
-            f' "2": {{"class_type": "SimulatedSampler", "inputs": {{"seconds": {seconds}, "vram": "13G"}}}}}}}}'
+            '{"prompt": {"1": {"class_type": "SimulatedSampler", "inputs": {"seconds": 5, "vram": "9G"}},'
+            f' "2": {{"class_type": "SimulatedSampler", "inputs": {{"seconds": {seconds}, "vram": "14G"}}}}}}}}'
         )
         await self._post(self._stage.comfyui.url, "/prompt", job.encode())
 
