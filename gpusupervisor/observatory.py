@@ -62,6 +62,13 @@ class Monitor(Protocol):
         """Let the driver go."""
 
 
+class Witness(Protocol):
+    """Takes down what is seen."""
+
+    async def saw(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> None:
+        """One look at GPUs and processes."""
+
+
 class Observatory:
     """Looks at GPUs, processes and engines."""
 
@@ -74,8 +81,10 @@ class Observatory:
         clock: Clock,
         units: Units,
         cpu_time: CpuTime = cpu_time_of,
+        witness: Witness | None = None,
     ) -> None:
-        """cpu_time: reads the CPU time of a tenant's processes."""
+        """cpu_time: reads the CPU time of a tenant's processes. witness: takes down what is seen."""
+        self._witness = witness
         self._units = units
         self._declared: Mapping[str, Variables] = {}
         self._users_problems: dict[str, tuple[Problem, ...]] = {}
@@ -200,6 +209,8 @@ class Observatory:
 
     async def _look(self, sample: Sample) -> Seen:
         identities = await self._identities(sample)
+        if self._witness is not None:
+            await self._witness.saw(sample, identities)
         self._heed_declarations(_system_services(identities[pid] for pid in self._pids(sample) & identities.keys()))
         seen = self._seen(sample, self._census(sample, identities))
         self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._recognize(each, identities))

@@ -12,6 +12,7 @@ MANAGER = Interface(
         method("SetAutomatic", "enabled:b"),
         method("CheckDefinition", "name:s text:s", "problems:as"),
         method("InspectProcess", "pid:u", "process:a{sv}"),
+        method("Record", "after:t", "film:(ast)"),
     ),
     properties=(
         Property("Version", "s", "const"),

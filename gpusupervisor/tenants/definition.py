@@ -154,10 +154,10 @@ class Condition:
 class ReleaseMethod:
     """One rung of the ladder by which a tenant is asked for its VRAM."""
 
-    method: Literal["http"]
-    verb: str
-    """"GET", "POST", "DELETE", "PUT"."""
-    path: str
+    method: Literal["http", "unit"]
+    verb: str = ""
+    """http: "GET", "POST", "DELETE", "PUT"."""
+    path: str = ""
     """May contain {item}, percent-encoded when filled in."""
     query: tuple[tuple[str, str], ...] = ()
     json: object = None
@@ -174,6 +174,9 @@ class ReleaseMethod:
     """How long the memory may take to come back (microseconds)."""
     timeout: int = 10_000_000
     """Deadline of one request (microseconds)."""
+    unit: str = ""
+    """unit: the system service that is stopped or restarted, by the helper, which reads it from root's file itself."""
+    action: Literal["stop", "restart"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,8 @@ class TenantDefinition:
     """None: nobody says where they are, so nothing is known of them in RAM."""
     needs_vram: int | None = None
     """Bytes a busy tenant needs in total; None = "auto", what the engine reports or was learned."""
+    needs_at_most: int | None = None
+    """Bytes that a user's unit asks for: room is never made for more, whatever is measured. No key of a file."""
     floor: int = 0
     """Bytes it keeps after a release, until a release has shown the real figure."""
     spreads: bool = False

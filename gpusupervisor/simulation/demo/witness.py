@@ -68,9 +68,9 @@ class Witness:
         await self._call("Release", "s", [tenant], interface, f"{ROOT}/tenants")
 
     async def sees(
-        self, path: str, interface: str, what: str, within: float = PATIENCE, **wanted: Callable[[Any], bool]
+        self, path: str, interface: str, what: str, patience: float = PATIENCE, **wanted: Callable[[Any], bool]
     ) -> dict[str, Any]:
-        """Wait until properties are as wanted, `within` seconds at most; returns all of them."""
+        """Wait until properties are as wanted; returns all of them."""
         found: dict[str, Any] = {}
 
         async def is_so() -> bool:
@@ -78,7 +78,7 @@ class Witness:
             found = await self.properties(path, interface)
             return bool(found) and all(test(found[name]) for name, test in wanted.items())
 
-        await self._until(is_so, what, within)
+        await self._until(is_so, what, patience)
         return found
 
     async def hears(self, member: str, what: str, test: Callable[[list[Any]], bool]) -> list[Any]:
@@ -98,13 +98,13 @@ class Witness:
     async def _is_there(self) -> bool:
         return bool(await self._call("NameHasOwner", "s", [BUS_NAME], "org.freedesktop.DBus", "/org/freedesktop/DBus"))
 
-    async def _until(self, test: Callable[[], Any], what: str, within: float = PATIENCE) -> None:
+    async def _until(self, test: Callable[[], Any], what: str, patience: float = PATIENCE) -> None:
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(patience):
                 while not await test():  # noqa: ASYNC110  (properties whose changes are not signalled are awaited too)
                     await asyncio.sleep(LOOK_AGAIN)
         except TimeoutError:
-            raise DidNotHappenError(f"{what}: not within {within:.0f} s") from None
+            raise DidNotHappenError(f"{what}: not within {patience:.0f} s") from None
 
     async def _call(self, member: str, signature: str, body: list[object], interface: str, path: str) -> Any:  # noqa: ANN401
         destination = interface if interface == "org.freedesktop.DBus" else BUS_NAME
