@@ -48,7 +48,8 @@ def compose(
     """
     holdings = {tenant.id: tenant.holdings for tenant in seen.census.tenants.values()}
     for presence in seen.census.tenants.values():
-        rests = seen.activities.get(presence.id, UNOBSERVED).state in _RESTING and presence.id not in releasing
+        activity = seen.activities.get(presence.id, UNOBSERVED)
+        rests = (activity.state in _RESTING or activity.says_rest) and presence.id not in releasing
         floor = seen.definitions[presence.id].floor
         history.observe(presence.id, presence.holdings, floor, seen.now, anchors_of(presence), rests=rests)
     history.keep_only(holdings)

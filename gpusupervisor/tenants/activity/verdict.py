@@ -91,6 +91,8 @@ class Activity:
     """None when the engine does not say, or has loaded nothing."""
     out_of_memory_at: int | None = None
     """When work of it last failed for lack of memory, as the engine said or as was seen; None when it did not."""
+    says_rest: bool = False
+    """Its engine's API says that nothing runs, whatever else is seen of it, e.g. that it still gives memory back."""
     branch: str = ""
     """Which way of the judgement led here, e.g. "claimed", "stirring-cpu"; a stable name for counters."""
 

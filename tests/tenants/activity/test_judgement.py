@@ -329,6 +329,19 @@ def test_memory_that_falls_protects_for_a_moment() -> None:
     assert states == ["stirring", "stirring", "idle", "idle"]
 
 
+def test_an_engine_that_reports_no_work_rests_though_it_still_gives_memory_back() -> None:
+    engine = Onlooker()
+    for _ in range(15):
+        engine.sees(held=12 * GIB)
+    falling = engine.sees(cpu=1000, held=GIB)
+    assert (falling.state, falling.says_rest) == ("stirring", True)
+    assert not engine.sees("busy", sm=90, held=GIB).says_rest
+    app = Onlooker("sm-utilization")
+    for _ in range(15):
+        app.sees()
+    assert (app.activity.state, app.activity.says_rest) == ("idle", False)
+
+
 def test_growing_memory_that_an_engine_denies_protects_and_claims_nothing() -> None:
     engine = Onlooker()
     engine.rests()
