@@ -31,7 +31,7 @@ def test_a_generated_machine_is_judged_by_its_truth(seed: int) -> None:
 def test_the_same_seed_is_the_same_machine() -> None:
     one, other = tournament.play(3, 10), tournament.play(3, 10)
     assert one[0].referee == other[0].referee
-    assert [ask for ask in one[1].asks] == [ask for ask in other[1].asks]
+    assert one[1].asks == other[1].asks
 
 
 def test_the_score_of_generated_machines_is_told() -> None:
