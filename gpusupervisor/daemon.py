@@ -74,8 +74,6 @@ DRIFT = {
     "DriftEnded": "ended",
 }
 """Signals of the helper, and what telemetry calls what they tell."""
-MISMATCHES = 3
-"""Looks in a row at which library and kernel module must differ: one such answer may be a glitch."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
 
@@ -265,7 +263,7 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await answer.wait()
-        driver_answered, answered, mismatches = False, False, 0
+        driver_answered, answered = False, False
         while True:
             state = await supervisor.tick()
             bus.publish(state)
@@ -279,8 +277,7 @@ class Daemon:
                 parts.hardware.ask_again()
             answered = answers
             driver_answered |= answers
-            mismatches = mismatches + 1 if state.sample.driver.state == "mismatch" else 0
-            if driver_answered and mismatches >= MISMATCHES:
+            if driver_answered and state.sample.driver.state == "mismatch":
                 write(DriverUpgraded())
                 self._finish(EXIT_DRIVER_CHANGED)
             await supervisor.pause()

@@ -15,6 +15,7 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.configuration.document import Problem
 from gpusupervisor.engine_http import EngineHttp, is_local
 from gpusupervisor.engines.reading import Reading
+from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
@@ -246,13 +247,19 @@ class Observatory:
         problems = {
             tenant: problem
             for tenant, definition in definitions.items()
-            if definition.release and (problem := self._release_problem(tenant, definition))
+            if definition.release and (problem := self._release_problem(census.tenants[tenant], definition))
         }
         return Seen(self._clock.now(), sample, census, {}, definitions, remote, problems)
 
-    def _release_problem(self, tenant: str, definition: TenantDefinition) -> str:
-        """Why every rung of a tenant's release would be refused because of its engine's version; empty when one would
-        not, or nothing is known."""
+    def _release_problem(self, presence: TenantPresence, definition: TenantDefinition) -> str:
+        """Why every rung of a tenant's release would be refused: its engine's version, or an API that has not answered
+        and that no probe asks; empty when one would not, or nothing is known."""
+        tenant = presence.id
+        is_probed = definition.activity is not None and definition.activity.asks_api
+        is_engine = bool(presence.holders) and definition.engine in TABLES
+        if is_engine and not is_probed and not self._discovery.has_answered(tenant):
+            where = f" at {presence.endpoint}" if presence.endpoint else ""
+            return f"its API{where} has not answered: nothing can be asked of it"
         version = self._tracker.version(tenant)
         if not version or not all(rung.version for rung in definition.release):
             return ""

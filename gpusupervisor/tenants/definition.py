@@ -32,7 +32,8 @@ class Match:
     """System units."""
     user_units: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
-    """Container ids or cgroup path globs, e.g. "*/docker-*.scope" (compared with the whole cgroup path)."""
+    """Container names, where they are known, ids, or cgroup path globs, e.g. "*/docker-*.scope" (compared with the
+    whole cgroup path)."""
     executables: tuple[str, ...] = ()
     """Compared with /proc/PID/exe or, where that is hidden, with argv[0]; also of every ancestor."""
     command_lines: tuple[str, ...] = ()
@@ -120,6 +121,11 @@ class ActivitySpec:
     stuck_after: int | None = None
     """A tenant whose engine reports work that its processes do not show for this long is `stuck` (microseconds). None:
     30 s while a card of its is full, 2 min otherwise."""
+
+    @property
+    def asks_api(self) -> bool:
+        """Whether a probe asks the tenant's API, so that whether that answers is seen."""
+        return any(probe.kind not in ("vram", "sm-utilization", "cpu") for probe in self.probes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessId
     if identity.container:
         yield from _hit(_CONTAINER, match.containers, identity.container, "container ")
         yield from _hit(_CONTAINER, match.containers, identity.cgroup, "container ")
+        yield from _hit(_CONTAINER, match.containers, identity.container_name, "container ")
     yield from _hit(_EXECUTABLE, match.executables, own, "executable ")
     for line in lines_of(identity):
         yield from _hit(_COMMAND_LINE, match.command_lines, line, "command line ")

@@ -13,6 +13,7 @@ from gpusupervisor.tenants.activity.probes.process_activity import Signs
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
+from tests.processes.builders import process
 from tests.tenants.activity.builders import GIB, MIDNIGHT, SECOND, context, holder, presence
 
 SPEC = ProbeSpec("ollama", timeout=10 * SECOND)
@@ -287,3 +288,24 @@ def test_what_is_no_timestamp_is_none(text: object) -> None:
 )
 def test_a_runners_port_is_read_from_its_command_line(line: tuple[str, ...], ports: tuple[int, ...]) -> None:
     assert runner_ports([holder(command_line=line), holder(command_line=line)]) == ports
+
+
+async def test_a_model_whose_runner_was_killed_is_listed_and_not_there(peer: Peer, http: EngineHttp) -> None:
+    """Ollama does not notice that an idle runner has ended."""
+    peer.says("/api/ps", {"models": [model()]})
+    peer.says("/api/version", {"version": "0.30.0"})
+    here = replace(presence(peer.url), servers=(process(50),))
+    seen = await OllamaProbe(SPEC).observe(context(http, here))
+    assert "lists llama3:8b, but no process of it holds VRAM: its runner has ended" in seen.reason
+    assert wanted(seen) is None
+
+
+async def test_a_version_is_forgotten_with_its_process(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/api/ps", {"models": []})
+    probe = OllamaProbe(SPEC)
+    for pid, version in ((50, "0.3.0"), (60, "0.30.0")):
+        peer.says("/api/version", {"version": version})
+        here = replace(presence(peer.url), servers=(process(pid),))
+        for _ in range(2):
+            assert (await probe.observe(context(http, here))).version == version
+    assert peer.paths.count("/api/version") == 2
