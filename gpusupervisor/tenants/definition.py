@@ -100,6 +100,8 @@ class ProbeSpec:
     """http: JMESPath; true = busy, false = idle, anything else (null too) = unknown."""
     stirring_when: str = ""
     """http: JMESPath, asked before `busy_when`; true = something happens that is no work, e.g. it stops a model."""
+    event: str = ""
+    """http: `get` answers a stream of server-sent events without an end; the first of this type is judged."""
     worker_port_flag: str = ""
     """http: each of its processes is asked, at the port of 127.0.0.1 that this flag of its command line names."""
     busy_metrics: tuple[str, ...] = ()
