@@ -171,8 +171,8 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
     ),
 }  # fmt: skip
 
-SHARED = {("llama-server", "ollama"), ("llama-server", "text-generation-webui"), ("llama-server", "llama-swap"), ("llama-server", "lemonade"),
-          ("llama-server", "lm-studio"),
+SHARED = {("llama-server", "ollama"), ("llama-server", "text-generation-webui"), ("llama-server", "llama-swap"),
+          ("llama-server", "lm-studio"), ("llama-server", "lemonade"),
           ("llama-server", "llama-router"), ("llama-router", "llama-swap"), ("vllm", "llama-swap")}  # fmt: skip
 """Whose definition, if it were alone, would also know a process of whom: somebody else starts the same program."""
 
