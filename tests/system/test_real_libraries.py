@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.nvml_archive import PACKAGES, Library, libraries
-from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT, stop_helper
+from tests.system.conftest import BUS_NAME, HELPER_UNIT, ROOT, UNIT
 from tests.system.machine import Machine
+from tests.system.test_simulated_card import stop_both
 
 FOLDER = "/usr/lib/nvml-of-a-test"
 DROP_INS = [f"/run/systemd/system/{unit}.d/nvml.conf" for unit in (UNIT, HELPER_UNIT)]
@@ -30,8 +31,8 @@ def hosted(machine: Machine) -> Iterator[Machine]:
     yield machine
     machine.run("rm", "-rf", *DROP_INS, FOLDER)
     machine.run("systemctl", "daemon-reload")
-    stop_helper(machine)
-    machine.run("systemctl", "restart", UNIT)
+    stop_both(machine)
+    machine.run("systemctl", "start", UNIT)
 
 
 def install(machine: Machine, library: Library) -> None:
@@ -40,8 +41,8 @@ def install(machine: Machine, library: Library) -> None:
         f"ln -s {library.file.name} {FOLDER}/libnvidia-ml.so.1"
     )
     machine.run("sh", "-ec", script, stdin=base64.b64encode(library.file.read_bytes()).decode())
-    stop_helper(machine)
-    machine.run("systemctl", "restart", UNIT)
+    stop_both(machine)
+    machine.run("systemctl", "start", UNIT)
 
 
 def is_mapped(machine: Machine, unit: str, library: Library) -> bool:
