@@ -85,6 +85,10 @@ lint: .venv/.stamp ## ruff and mypy --strict
 test: .venv/.stamp build/wheels/.stamp ## unit, property, bus and system tests
 	@.venv/bin/pytest --ignore=tests/benchmarks --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
+.PHONY: judge
+judge: .venv/.stamp ## replay films and generated machines, and print the score (FILMS=DIR, GENERATE=minutes, SEED=n)
+	@.venv/bin/python -m tests.films.judge $(or $(FILMS),tests/films) --generate $(or $(GENERATE),1000) --seed $(or $(SEED),1)
+
 .PHONY: bench
 bench: .venv/.stamp ## measure the figures in the README, as a table
 	@.venv/bin/pytest tests/benchmarks --benchmark-columns=min,median,max,rounds --benchmark-sort=name \

@@ -23,6 +23,8 @@ from gpusupervisor.bus.service import AuthorityFactory, BusService
 from gpusupervisor.clock import MICROSECONDS, SystemClock
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import InvalidConfiguration
+from gpusupervisor.films.recorder import ServiceRecorder
+from gpusupervisor.films.tape import Tape
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.nvml_thread import NvmlThread
 from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
@@ -72,8 +74,6 @@ DRIFT = {
     "DriftEnded": "ended",
 }
 """Signals of the helper, and what telemetry calls what they tell."""
-MISMATCHES = 3
-"""Looks in a row at which library and kernel module must differ: one such answer may be a glitch."""
 WEDGE_TOLERATED = 300 * MICROSECONDS
 """A driver call that hangs longer withholds the watchdog: a restart may cure what reporting it did not."""
 
@@ -105,6 +105,7 @@ class _Parts:
     observatory: Observatory
     telemetry: Telemetry
     residency: ResidencyKeeper
+    tape: Tape
 
 
 class Daemon:
@@ -143,7 +144,10 @@ class Daemon:
             await parts.telemetry.close()
 
     def _assemble(self, configuration: Configuration) -> _Parts:
-        thread, http, hardware = NvmlThread(self._clock), EngineHttp(), HardwareClient()
+        hidden, units = PrivilegedClient(self._clock), UnitClient()
+        processes = ProcessReader(privileged=hidden)
+        tape = Tape(self._clock, processes.proc)
+        thread, http, hardware = NvmlThread(self._clock), EngineHttp(heard=tape.heard), HardwareClient()
         monitor = GpuMonitor(
             NvmlReader(self._clock),
             thread,
@@ -151,12 +155,10 @@ class Daemon:
             sysfs_root=self._surroundings.sysfs_root,
             given_away=lambda: hardware.given_away,
         )
-        hidden, units = PrivilegedClient(self._clock), UnitClient()
-        processes = ProcessReader(privileged=hidden)
-        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units)
+        observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units, witness=tape)
         telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
         residency = ResidencyKeeper(self._clock, ModelFacts(telemetry))
-        return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency)
+        return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency, tape)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
@@ -175,10 +177,22 @@ class Daemon:
             look_around=self._look_around,
             residency=parts.residency,
             telemetry=parts.telemetry,
+            stop_unit=parts.hardware.release_unit,
         )
         where, authority = self._surroundings.bus_address, self._surroundings.authority
+        recorder = ServiceRecorder(
+            parts.tape, lambda: supervisor.settings, lambda: parts.observatory.catalog, parts.telemetry.facts.all
+        )
         bus = await BusService.start(
-            where, supervisor, parts.hardware, self._jobs, __version__, self._clock, authority, parts.telemetry
+            where,
+            supervisor,
+            parts.hardware,
+            self._jobs,
+            __version__,
+            self._clock,
+            authority,
+            parts.telemetry,
+            recorder,
         )
         self._bus = bus
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_asked.set)
@@ -249,7 +263,7 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await answer.wait()
-        driver_answered, mismatches = False, 0
+        driver_answered, answered = False, False
         while True:
             state = await supervisor.tick()
             bus.publish(state)
@@ -258,9 +272,12 @@ class Daemon:
             wedged = parts.thread.wedged_since
             if wedged is None or self._clock.now() - wedged < WEDGE_TOLERATED:
                 self._notifier.alive()
-            driver_answered |= state.sample.driver.state == "ok"
-            mismatches = mismatches + 1 if state.sample.driver.state == "mismatch" else 0
-            if driver_answered and mismatches >= MISMATCHES:
+            answers = state.sample.driver.state == "ok"
+            if answers and not answered:
+                parts.hardware.ask_again()
+            answered = answers
+            driver_answered |= answers
+            if driver_answered and state.sample.driver.state == "mismatch":
                 write(DriverUpgraded())
                 self._finish(EXIT_DRIVER_CHANGED)
             await supervisor.pause()

@@ -15,6 +15,7 @@ from gpusupervisor.clock import Clock
 from gpusupervisor.configuration.document import Problem
 from gpusupervisor.engine_http import EngineHttp, is_local
 from gpusupervisor.engines.reading import Reading
+from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.engines.variables import VARIABLES
 from gpusupervisor.errors import GpuUnavailable, NoSuchGpu, NoSuchTenant
 from gpusupervisor.gpu.driver_status import STARTING
@@ -62,6 +63,13 @@ class Monitor(Protocol):
         """Let the driver go."""
 
 
+class Witness(Protocol):
+    """Takes down what is seen."""
+
+    async def saw(self, sample: Sample, identities: Mapping[int, ProcessIdentity]) -> None:
+        """One look at GPUs and processes."""
+
+
 class Observatory:
     """Looks at GPUs, processes and engines."""
 
@@ -74,8 +82,10 @@ class Observatory:
         clock: Clock,
         units: Units,
         cpu_time: CpuTime = cpu_time_of,
+        witness: Witness | None = None,
     ) -> None:
-        """cpu_time: reads the CPU time of a tenant's processes."""
+        """cpu_time: reads the CPU time of a tenant's processes. witness: takes down what is seen."""
+        self._witness = witness
         self._units = units
         self._declared: Mapping[str, Variables] = {}
         self._users_problems: dict[str, tuple[Problem, ...]] = {}
@@ -188,6 +198,10 @@ class Observatory:
         """How often a tenant came into each branch of the judgement of its activity, since the start."""
         return self._tracker.counters
 
+    def counters(self) -> dict[str, int]:
+        """How often each branch of judging activity was taken, by name."""
+        return dict(self._tracker.counters)
+
     async def close(self) -> None:
         """End every look that is under way and let the driver go."""
         await self._discovery.close()
@@ -196,6 +210,8 @@ class Observatory:
 
     async def _look(self, sample: Sample) -> Seen:
         identities = await self._identities(sample)
+        if self._witness is not None:
+            await self._witness.saw(sample, identities)
         self._heed_declarations(_system_services(identities[pid] for pid in self._pids(sample) & identities.keys()))
         seen = self._seen(sample, self._census(sample, identities))
         self._discovery.look(seen.census, identities, seen.definitions, lambda each: self._recognize(each, identities))
@@ -231,13 +247,19 @@ class Observatory:
         problems = {
             tenant: problem
             for tenant, definition in definitions.items()
-            if definition.release and (problem := self._release_problem(tenant, definition))
+            if definition.release and (problem := self._release_problem(census.tenants[tenant], definition))
         }
         return Seen(self._clock.now(), sample, census, {}, definitions, remote, problems)
 
-    def _release_problem(self, tenant: str, definition: TenantDefinition) -> str:
-        """Why every rung of a tenant's release would be refused because of its engine's version; empty when one would
-        not, or nothing is known."""
+    def _release_problem(self, presence: TenantPresence, definition: TenantDefinition) -> str:
+        """Why every rung of a tenant's release would be refused: its engine's version, or an API that has not answered
+        and that no probe asks; empty when one would not, or nothing is known."""
+        tenant = presence.id
+        is_probed = definition.activity is not None and definition.activity.asks_api
+        is_engine = bool(presence.holders) and definition.engine in TABLES
+        if is_engine and not is_probed and not self._discovery.has_answered(tenant):
+            where = f" at {presence.endpoint}" if presence.endpoint else ""
+            return f"its API{where} has not answered: nothing can be asked of it"
         version = self._tracker.version(tenant)
         if not version or not all(rung.version for rung in definition.release):
             return ""

@@ -54,7 +54,7 @@ from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.examination import Examination
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
-from gpusupervisor.world import LiveWorld
+from gpusupervisor.world import LiveWorld, StopUnit
 
 WAKING = 10.0
 """Seconds within which a GPU that was asked is awake."""
@@ -103,11 +103,13 @@ class Supervisor:
         look_around: LookAround = nothing_around,
         residency: ResidencyKeeper | None = None,
         telemetry: Telemetry | None = None,
+        stop_unit: StopUnit | None = None,
     ) -> None:
         """load: reads the configuration anew (blocking). announce: tells the bus. tasks: where plans run.
 
         controls: tells what the helper controls. look_around: for the self-checks, dear and off the event loop.
         residency: knows what is in RAM of models' files. telemetry: None stores nothing.
+        stop_unit: has the helper stop a tenant's unit.
         """
         self._configuration = configuration
         self._refused: tuple[str, ...] = ()
@@ -120,7 +122,7 @@ class Supervisor:
         self._observatory = observatory
         self._clock = clock
         self._automatic = automatic
-        self._world = LiveWorld(observatory, http, self._situation_of)
+        self._world = LiveWorld(observatory, http, self._situation_of, stop_unit)
         settings = configuration.settings
         self._announce = announce
         self._chronicle = Chronicle()
@@ -136,6 +138,11 @@ class Supervisor:
         self._seen: Seen | None = None
         self._pace = Pace()
         self._examination = Examination()
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._configuration.settings
 
     def before_first_tick(self) -> State:
         """What is shown before anything was looked at: the tenants, and that nothing is known of them."""
@@ -383,7 +390,7 @@ class Supervisor:
             automatic=automatic,
             status=status_line(seen.sample, seen.census, seen.activities, checks, automatic=automatic),
             running=dict(self._arbiter.running),
-            counters=self._arbiter.counters.all(),
+            counters=self._observatory.counters() | self._arbiter.counters.all(),
             cards=self._models.cards,
         )
 

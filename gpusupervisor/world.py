@@ -1,21 +1,34 @@
 """The world as execution sees it: looking, asking, measuring, on the real machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from gpusupervisor.arbitration.compose import Seen
 from gpusupervisor.arbitration.execute import ReleaseReply
 from gpusupervisor.arbitration.situation import Situation
 from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.engine_http import EngineHttp
+from gpusupervisor.errors import SupervisorError
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.definition import ReleaseMethod, TenantDefinition
 from gpusupervisor.tenants.release.http_release import Place, request_release
+
+StopUnit = Callable[[str], Awaitable[tuple[str, str]]]
+"""Takes a tenant's id; returns the unit and what was done with it. Raises SupervisorError."""
 
 
 class LiveWorld:
     """What a plan's execution may do."""
 
-    def __init__(self, observatory: Observatory, http: EngineHttp, situation_of: Callable[[Seen], Situation]) -> None:
+    def __init__(
+        self,
+        observatory: Observatory,
+        http: EngineHttp,
+        situation_of: Callable[[Seen], Situation],
+        stop: StopUnit | None = None,
+    ) -> None:
+        """stop: has the helper stop or restart a tenant's unit; None where there is no helper."""
+        self._stop = stop
         self._observatory = observatory
         self._http = http
         self._situation_of = situation_of
@@ -34,6 +47,11 @@ class LiveWorld:
         if presence is not None:
             place = Place(presence.endpoint, presence.headers, presence.endpoint_is_written, presence.peer)
         for rung in self._rungs(tenant):
+            if rung.method == "unit":
+                reply = await self._release_unit(tenant, rung, presence)
+                if reply.outcome == "accepted":
+                    return reply
+                continue
             answer = await request_release(rung, place, self._http)
             if answer.accepted:
                 return ReleaseReply("accepted", answer.detail)
@@ -41,6 +59,21 @@ class LiveWorld:
                 return ReleaseReply("failed", answer.detail)
             reply = ReleaseReply("failed" if answer.outcome == "failed" else "refused", answer.detail)
         return reply
+
+    async def _release_unit(self, tenant: str, rung: ReleaseMethod, presence: TenantPresence | None) -> ReleaseReply:
+        """Have the unit stopped or restarted, if all that the tenant holds is held by processes of it."""
+        if self._stop is None:
+            return ReleaseReply("refused", "there is no helper that could stop its unit")
+        holders = presence.holders if presence else ()
+        elsewhere = [each for each in holders if each.identity is None or each.identity.unit != rung.unit]
+        if not holders or elsewhere:
+            why = f"process {elsewhere[0].pid} does not run in it" if elsewhere else "it holds nothing"
+            return ReleaseReply("refused", f"{rung.unit} is left alone: {why}")
+        try:
+            unit, action = await self._stop(tenant)
+        except SupervisorError as error:
+            return ReleaseReply("failed", f"{rung.unit} could not be released: {error}")
+        return ReleaseReply("accepted", f"systemd was asked to {action} {unit}")
 
     async def measure(self, tenant: str, gpus: tuple[str, ...]) -> Mapping[str, Measurement]:
         """Ask NVML now, for each GPU. Raises GpuUnavailable."""

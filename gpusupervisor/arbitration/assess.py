@@ -17,6 +17,8 @@ def assess(situation: Situation) -> dict[str, Assessment]:
 
 def assess_tenant(situation: Situation, tenant: TenantSituation) -> Assessment:
     """Starved = seen to work, or to have just run out of memory, and to lack some of what it needs."""
+    if tenant.unproven and (tenant.activity == "busy" or tenant.pressure is not None):
+        return _content(tenant, "", f"busy, but {tenant.unproven}")
     if not tenant.may_claim:
         rests = f"not busy: {tenant.activity_reason}"
         asked = "it has just been asked for its memory: it is no beneficiary before it has rested"

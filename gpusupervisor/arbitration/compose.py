@@ -1,7 +1,7 @@
 """Builds the `Situation` from the measurements of one tick."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpusupervisor.arbitration.cards import cards_of, visible_cards
 from gpusupervisor.arbitration.history import HOUR, Anchors, History
@@ -16,6 +16,7 @@ from gpusupervisor.quantities import format_bytes
 from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity
 from gpusupervisor.tenants.census import Census, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.speakers import why_unproven
 
 _RESTING = ("idle", "absent")
 LISTING = "ollama"
@@ -47,7 +48,8 @@ def compose(
     """
     holdings = {tenant.id: tenant.holdings for tenant in seen.census.tenants.values()}
     for presence in seen.census.tenants.values():
-        rests = seen.activities.get(presence.id, UNOBSERVED).state in _RESTING and presence.id not in releasing
+        activity = seen.activities.get(presence.id, UNOBSERVED)
+        rests = (activity.state in _RESTING or activity.says_rest) and presence.id not in releasing
         floor = seen.definitions[presence.id].floor
         history.observe(presence.id, presence.holdings, floor, seen.now, anchors_of(presence), rests=rests)
     history.keep_only(holdings)
@@ -114,6 +116,7 @@ def _tenant(
         need=_need(bare, definition, activity, history, presence, cards),
         cards=cards,
         pressure=history.pressure.of(presence.id),
+        unproven=why_unproven(presence),
         must_rest=past.must_rest,
         less_helps=definition.less_helps,
         has_release=bool(definition.release),
@@ -217,7 +220,14 @@ def _need(
         peak=history.learned.need(presence.id),
         usual=usual.value if usual else None,
     )
-    return need_of(evidence)
+    return _at_most(need_of(evidence), definition.needs_at_most)
+
+
+def _at_most(need: Need | None, limit: int | None) -> Need | None:
+    """The need, within what a user's unit asks for."""
+    if need is None or limit is None or need.low <= limit:
+        return need
+    return replace(need, low=limit, high=limit, is_open=False)
 
 
 def measurement(seen: Seen, tenant: str, gpu: str) -> Measurement | None:

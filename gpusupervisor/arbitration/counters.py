@@ -1,7 +1,6 @@
 """Counters of the branches that decisions take."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 
 class Counters:
@@ -14,6 +13,6 @@ class Counters:
         """Count one branch."""
         self._counts[name] += times
 
-    def all(self) -> Mapping[str, int]:
+    def all(self) -> dict[str, int]:
         """Every counter that is above 0, by name."""
         return {name: self._counts[name] for name in sorted(self._counts)}

@@ -96,7 +96,7 @@ class History:
     ) -> None:
         """Note what a tenant holds now: since when it is resident, and whether it was reloaded at once.
 
-        rests: whether it is idle or absent, and no release of it is under way.
+        rests: whether it is idle or absent, or its engine says that nothing runs, and no release of it is under way.
         """
         past, floors = self.of(tenant), self.learned.floors(tenant)
         past.anchors = anchors

@@ -36,6 +36,8 @@ class TenantSituation:
     """The GPUs that its need is about, the main one first; empty: the one where it holds most, or most is free."""
     pressure: Pressure | None = None
     """Evidence that it lacks memory."""
+    unproven: str = ""
+    """Why no room is made automatically on its word, in a clause; empty when its processes and the GPU vouch for it."""
     must_rest: bool = False
     """It has been asked for its memory and has not rested since: it is no beneficiary."""
     less_helps: bool = False
@@ -87,9 +89,9 @@ class TenantSituation:
 
     @property
     def may_claim(self) -> bool:
-        """Whether room may be made for it: it is seen to work, or has just run out of memory."""
+        """Whether room may be made for it: it is seen to work, or has just run out of memory, and is what it says."""
         ran_out = self.pressure is not None and self.pressure.kind == "out-of-memory"
-        return (self.activity == "busy" or ran_out) and not self.must_rest
+        return (self.activity == "busy" or ran_out) and not self.must_rest and not self.unproven
 
 
 @dataclass(frozen=True, slots=True)

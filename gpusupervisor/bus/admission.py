@@ -25,6 +25,7 @@ GUARDED = frozenset(
         "InspectProcess",
         "LoadModel",
         "MakeRoom",
+        "Record",
         "Release",
         "Reload",
         "Reset",

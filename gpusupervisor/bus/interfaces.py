@@ -12,6 +12,7 @@ MANAGER = Interface(
         method("SetAutomatic", "enabled:b"),
         method("CheckDefinition", "name:s text:s", "problems:as"),
         method("InspectProcess", "pid:u", "process:a{sv}"),
+        method("Record", "after:t", "film:(ast)"),
     ),
     properties=(
         Property("Version", "s", "const"),
@@ -134,6 +135,7 @@ GPU = Interface(
         Property("Plan", "s"),
         Property("Ceiling", "t", gauge=True),
         Property("FitSummary", "s"),
+        Property("Unreclaimable", "a{st}", gauge=True),
     ),
 )
 

@@ -75,7 +75,11 @@ def _model(model: Model, fit: Fit) -> dict[str, Variant]:
 
 def card_view(card: CardFit | None) -> Values:
     """The properties of a GPU that tell what fits on it."""
-    return {"Ceiling": card.ceiling if card else None, "FitSummary": card.summary if card else ""}
+    return {
+        "Ceiling": card.ceiling if card else None,
+        "FitSummary": card.summary if card else "",
+        "Unreclaimable": {each.by: each.size for each in card.kept} if card else {},
+    }
 
 
 def load_details(result: LoadResult) -> dict[str, Variant]:

@@ -20,6 +20,7 @@ from gpusupervisor.bus.presence import Presence
 from gpusupervisor.bus.process_methods import ProcessMethods
 from gpusupervisor.bus.published import Values
 from gpusupervisor.bus.realtime import SteadyRealtime
+from gpusupervisor.bus.record_methods import Recorder, RecordMethods
 from gpusupervisor.bus.telemetry_methods import TelemetryMethods
 from gpusupervisor.bus.transport import BusConnection
 from gpusupervisor.bus.views import (
@@ -61,6 +62,7 @@ class BusService:
         clock: Clock,
         authority: Authority,
         telemetry: TelemetryAnswers | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._presence = presence
         self._version = version
@@ -74,6 +76,7 @@ class BusService:
         self._model_methods = ModelMethods(controller, admission, self._job_methods, lambda: self._state)
         self._control_methods = ControlMethods(hardware, controller, self._job_methods, admission)
         self._process_methods = ProcessMethods(controller, admission, lambda: self._state)
+        self._record_methods = RecordMethods(recorder, admission)
         self._telemetry_methods = TelemetryMethods(telemetry or Telemetry(None, Limits(0, 0), clock), admission)
         self._warm_methods = WarmMethods(controller, admission, self._job_methods, lambda: self._state)
         self._server = ObjectServer(presence.bus, names.ROOT, guarded=GUARDED)
@@ -91,13 +94,17 @@ class BusService:
         clock: Clock,
         authority: AuthorityFactory = PolkitAuthority,
         telemetry: TelemetryAnswers | None = None,
+        recorder: Recorder | None = None,
     ) -> "BusService":
         """Connect (None: the system bus), export, then own the name. Raises `BusUnavailable`.
 
         jobs: whoever owns them tells of each change by `show_job`. telemetry: None stores nothing.
+        recorder: None where nothing can be recorded.
         """
         presence = await Presence.connect(bus_address, names.BUS_NAME)
-        service = cls(presence, controller, hardware, jobs, version, clock, authority(presence.bus), telemetry)
+        service = cls(
+            presence, controller, hardware, jobs, version, clock, authority(presence.bus), telemetry, recorder
+        )
         try:
             await presence.own_name()
         except BaseException:

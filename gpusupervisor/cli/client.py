@@ -11,7 +11,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, InvalidAddressError
 
 from gpusupervisor.cli.exits import NOT_ALLOWED, NOT_RUNNING, CommandFailed
-from gpusupervisor.cli.failures import BUS_LOST, AuthorizationNeeded, Place, failure
+from gpusupervisor.cli.failures import BUS_LOST, AuthorizationNeeded, Place, failure, stopped
 
 BUS_NAME = "org.gpusupervisor1"
 ROOT = "/org/gpusupervisor1"
@@ -21,6 +21,8 @@ OBJECT_MANAGER = "org.freedesktop.DBus.ObjectManager"
 PROPERTIES = "org.freedesktop.DBus.Properties"
 
 _DRIVER = "org.freedesktop.DBus"
+_SYSTEMD = "org.freedesktop.systemd1"
+_INTERACTIVE = MessageFlag.NO_AUTOSTART | MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION
 Objects = dict[str, dict[str, dict[str, Any]]]
 """Path to interface to properties."""
 
@@ -87,6 +89,8 @@ class Client:
     ) -> Any:  # noqa: ANN401  (a D-Bus value)
         """Call a method and return its only out argument without variants; the user may be asked for a password.
 
+        The service is not started for it: where it was stopped, it stays so.
+
         Only a second call allows polkit to ask: to the first it says that it would have to, which it does not say
         where it may ask but has no agent.
         """
@@ -103,9 +107,9 @@ class Client:
             )
 
         try:
-            reply = await self._ask(message(MessageFlag.NONE))
+            reply = await self._ask(message(MessageFlag.NO_AUTOSTART))
         except AuthorizationNeeded as needed:
-            reply = await self._authorize(message(MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION), needed)
+            reply = await self._authorize(message(_INTERACTIVE), needed)
         return plain(reply.body[0]) if reply.body else None
 
     async def _authorize(self, message: Message, needed: AuthorizationNeeded) -> Message:
@@ -181,9 +185,22 @@ class Client:
             reply = None
         if reply is None:
             raise CommandFailed(BUS_LOST, NOT_RUNNING)
+        if reply.message_type is MessageType.ERROR and reply.error_name == f"{_DRIVER}.Error.NameHasNoOwner":
+            raise stopped(await self._unit_file_state(), self.place)
         if reply.message_type is MessageType.ERROR:
             raise failure(reply.error_name or "", str(reply.body[0]) if reply.body else "", self.place)
         return reply
+
+    async def _unit_file_state(self) -> str:
+        """The state of the service's unit file, as systemctl is-enabled prints it; empty if it is unknown."""
+        call = Message(_SYSTEMD, "/org/freedesktop/systemd1", f"{_SYSTEMD}.Manager", "GetUnitFileState")
+        call.signature, call.body = "s", ["gpusupervisor.service"]
+        call.flags = MessageFlag.NO_AUTOSTART
+        try:
+            reply = await self._bus.call(call)
+        except (OSError, EOFError):
+            return ""
+        return str(reply.body[0]) if reply is not None and reply.message_type is MessageType.METHOD_RETURN else ""
 
 
 def _concerns(message: Message, path: str) -> bool:

@@ -92,6 +92,13 @@ def failure(name: str, text: str, place: Place) -> CommandFailed:
     return CommandFailed(text or name, NOT_ALLOWED if name == f"{_FREEDESKTOP}AccessDenied" else FAILED)
 
 
+def stopped(unit_file_state: str, place: Place) -> CommandFailed:
+    """The error when nobody owns the service's name. unit_file_state: as systemctl is-enabled; empty if unknown."""
+    if unit_file_state.startswith("masked"):
+        return failure("org.freedesktop.systemd1.UnitMasked", "", place)
+    return _not_running(place, "It was stopped, or has not been started yet." if unit_file_state else "")
+
+
 def _not_running(place: Place, why: str) -> CommandFailed:
     return CommandFailed(
         f"gpusupervisor is not running{place.there}.\n{why}".rstrip()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -57,6 +57,10 @@ class _Kind:
         )
 
 
+Heard = Callable[[str, str, str, "Answer | HttpError"], None]
+"""Takes verb, address, path, and what came of it."""
+
+
 @dataclass(slots=True)
 class _Exchange:
     """One request."""
@@ -78,9 +82,10 @@ class _Exchange:
 class EngineHttp:
     """Asks engines. One for the whole daemon, for concurrent tasks of one loop; keeps connections alive."""
 
-    def __init__(self, key_owner: int = ROOT) -> None:
-        """key_owner: who must own the files that hold keys; root but in tests."""
+    def __init__(self, key_owner: int = ROOT, heard: Heard | None = None) -> None:
+        """key_owner: who must own the files that hold keys; root but in tests. heard: takes down what is answered."""
         self._key_owner = key_owner
+        self._heard = heard
         self._idle: deque[tuple[_Kind, Connection]] = deque()
         self._shunned: dict[_Kind, tuple[float, ForeignSocket]] = {}
         """Until when, in seconds of the event loop's clock."""
@@ -122,6 +127,27 @@ class EngineHttp:
         address = connectable(base)
         if not remote and not is_local(address):
             raise NotAllowed(f"{address} is not on this machine")
+        if self._heard is None:
+            return await self._request(verb, address, path, timeout, body, headers, largest, peer)
+        try:
+            answer = await self._request(verb, address, path, timeout, body, headers, largest, peer)
+        except HttpError as error:
+            self._heard(verb, address, path, error)
+            raise
+        self._heard(verb, address, path, answer)
+        return answer
+
+    async def _request(
+        self,
+        verb: str,
+        address: str,
+        path: str,
+        timeout: int,  # noqa: ASYNC109  (see `request`)
+        body: bytes | None,
+        headers: Sequence[Header],
+        largest: int,
+        peer: Peer,
+    ) -> Answer:
         parts = urlsplit(address)
         host = parts.netloc or "localhost"
         told = await self._told(headers)

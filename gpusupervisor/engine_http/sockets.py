@@ -11,6 +11,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpusupervisor.engine_http.sock_diag import find_connection, find_listener
+
+PROC = Path("/proc")
 LARGEST_TABLE = 16 << 20
 """Bytes of one table that are read: about 100,000 sockets."""
 CHUNK = 1 << 20
@@ -25,7 +28,7 @@ class OwnerUnknown(Exception):  # noqa: N818  (it names a state)
     """The owner cannot be determined; the text is one clause that says why."""
 
 
-def owners_of_peer(connected: socket.socket, proc: Path = Path("/proc")) -> frozenset[int]:
+def owners_of_peer(connected: socket.socket, proc: Path = PROC) -> frozenset[int]:
     """Return the accounts that have the other end of a connection to this machine: the listening socket's and, once
     the connection is accepted, that of the process that accepted it. Blocks for as long as the tables are long.
 
@@ -38,7 +41,8 @@ def owners_of_peer(connected: socket.socket, proc: Path = Path("/proc")) -> froz
     try:
         local, peer = connected.getsockname()[:2], connected.getpeername()[:2]
         for _ in range(2):  # an entry can be skipped while others of the table come and go
-            found = _owners(local, peer, proc)
+            found = _looked_up(local, peer) if proc == PROC else frozenset[int]()
+            found = found or _owners(local, peer, proc)
             if found:
                 return found
             if connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
@@ -48,6 +52,22 @@ def owners_of_peer(connected: socket.socket, proc: Path = Path("/proc")) -> froz
     except OSError as error:
         raise OwnerUnknown(f"its owner cannot be read: {error.strerror}") from None
     raise OwnerUnknown("it closed the connection at once")
+
+
+def _looked_up(local: Address, peer: Address) -> frozenset[int]:
+    """Empty when the kernel does not tell; the tables decide then. Raises OwnerUnknown.
+
+    The listener is looked up first: one that made way for the tenant meanwhile has reset what it had not accepted.
+    """
+    try:
+        listening, end = find_listener(peer), find_connection(peer, local)
+    except OSError:
+        return frozenset()  # this service may not use netlink
+    if end is None or listening is None:
+        return frozenset()
+    if end.state != _ESTABLISHED:
+        raise OwnerUnknown("it closed the connection at once")
+    return frozenset({listening.uid, end.uid} if end.inode else {listening.uid})
 
 
 def _owners(local: Address, peer: Address, proc: Path) -> frozenset[int]:

@@ -3,7 +3,8 @@
 import heapq
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from gpusupervisor.films.cast import cast
 from gpusupervisor.films.checks import FilmError
 from gpusupervisor.films.replay import Production
 from gpusupervisor.films.stage import Stage
-from gpusupervisor.films.values import Film, Picture, Reaction
+from gpusupervisor.films.values import Film, Picture
 from gpusupervisor.films.virtual_time import ORIGIN, VirtualClock
 from gpusupervisor.settings import Settings, check_settings
 from gpusupervisor.tenants.catalog import SHIPPED, Catalog, load_catalog
@@ -39,14 +40,22 @@ class FilmScript:
             at, _, picture, line = heapq.heappop(self._due)
             self._applier.apply(picture, line, at)
 
+    def rests_until(self, now: int) -> int | None:
+        """See `Script`."""
+        return self._due[0][0] if self._due else None
+
     def asked(self, now: int, address: str, question: str, body: bytes) -> None:
         """See `Script`."""
         text = f"{question} {body.decode(errors='replace')}"
-        latest: dict[str, Reaction] = {}
-        for reaction in self._film.reactions:
-            if reaction.address == address and reaction.since + ORIGIN <= now and reaction.having in text:
-                latest[reaction.having] = reaction
-        for reaction in latest.values():
+        fitting = [
+            reaction
+            for reaction in self._film.reactions
+            if reaction.address == address and reaction.since + ORIGIN <= now and reaction.having in text
+        ]
+        latest = max((reaction.since for reaction in fitting), default=0)
+        for reaction in fitting:
+            if reaction.since < latest:
+                continue  # later ones stand in its place
             self._reactions_made += 1
             entry = (now + reaction.after, self._reactions_made, reaction.picture, reaction.line)
             heapq.heappush(self._due, entry)
@@ -82,6 +91,12 @@ def _settings(film: Film) -> Settings:
     for path, message in findings:
         raise FilmError(f"line 1: settings.{'.'.join(str(part) for part in path)}: {message}")
     return settings
+
+
+def catalog_with(tenants: Mapping[str, object], only: Set[str]) -> Catalog:
+    """The shipped definitions with these tables laid over, by file stem. only: names of those to keep."""
+    whole = _catalog(json.dumps(tenants), ())
+    return replace(whole, definitions={name: each for name, each in whole.definitions.items() if name in only})
 
 
 @cache

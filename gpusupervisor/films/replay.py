@@ -37,6 +37,9 @@ from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
 
+RESTING = frozenset({"absent", "idle"})
+SETTLED = 20 * MICROSECONDS
+"""Everything that is remembered for a while only has been forgotten after so long, or has become steady."""
 _LOG = logging.getLogger("gpusupervisor")
 
 
@@ -45,6 +48,9 @@ class Script(Protocol):
 
     def advance(self, now: int) -> None:
         """Bring the stage to an instant of the virtual clock."""
+
+    def rests_until(self, now: int) -> int | None:
+        """The instant until which nothing changes by itself; None where that cannot be told."""
 
     def asked(self, now: int, address: str, question: str, body: bytes) -> None:
         """An engine is asked for something; what it does about it is up to the script."""
@@ -121,6 +127,8 @@ class Production:
     started_at: int = 1_700_000_000_000_000
     shown_every: int = 5 * MICROSECONDS
     """How often what is only shown (health, engines, models) is worked out too; 0: never, and no moments are kept."""
+    leaps: bool = False
+    """Do not look at a machine at rest, on which nothing changes, until shortly before something does."""
     observe: Callable[[int, Judged], None] = lambda _now, _judged: None
     """Hears of every look."""
 
@@ -207,9 +215,24 @@ class _Take:
             if self._production.shown_every:
                 self._show(supervisor, judged)
                 self._keep(judged, telemetry)
-            await supervisor.pause()
+            if not await self._leap(judged):
+                await supervisor.pause()
         for task in doing:
             task.cancel()
+
+    async def _leap(self, judged: Judged) -> bool:
+        """Let the time pass in which nothing happens; whether there was such a time."""
+        now = self._clock.now()
+        if not self._production.leaps or any(
+            activity.state not in RESTING or now - activity.since < SETTLED
+            for activity in judged.seen.activities.values()
+        ):
+            return False
+        until = self._script.rests_until(now)
+        if until is None or until - now < 2 * SETTLED or self._commands:
+            return False
+        await asyncio.sleep((until - SETTLED - now) / MICROSECONDS)
+        return True
 
     def _show(self, supervisor: Supervisor, judged: Judged) -> None:
         if self._at >= self._shown_at + self._production.shown_every:

@@ -12,7 +12,7 @@ from gpusupervisor.errors import NoSuchGpu
 from gpusupervisor.gpu import driver_status
 from gpusupervisor.gpu.backoff import Backoff
 from gpusupervisor.gpu.driver_access import files
-from gpusupervisor.gpu.errors import DriverError, plain
+from gpusupervisor.gpu.errors import LIB_RM_VERSION_MISMATCH, DriverError, plain
 from gpusupervisor.gpu.power import DevicePower, find_devices, read_power
 from gpusupervisor.gpu.reader import NvmlReader, Reading, ReadRequest, pci_order
 from gpusupervisor.gpu.sample import DriverStatus, GpuIdentity, GpuSample, GpuState, Sample, told_apart
@@ -21,6 +21,8 @@ from gpusupervisor.gpu.sleep_gate import SleepGate
 LOOK_FOR_DEVICES = 30 * MICROSECONDS
 """How often sysfs is searched for GPUs that came or went."""
 GIVEN_AWAY = "detached, so it is left alone until Attach is called"
+MISMATCHES = 2
+"""Initialisations in a row at which a driver that has worked must differ from its library."""
 PERSISTENT = 3
 """Samples in a row in which a GPU fails, after which NVML is initialised again."""
 
@@ -51,6 +53,9 @@ class DriverSession:
         """Version of the library that a new process would load; empty when unknown."""
         self._vacant = False
         self._failures = 0
+        self._has_worked = False
+        self._mismatches = 0
+        """Initialisations in a row that failed for it."""
 
     def wake(self) -> Sample:
         """All GPUs now, those that sleep too: being asked wakes them."""
@@ -137,12 +142,27 @@ class DriverSession:
         return self._compose(now, self._unread_all("asleep", ""))
 
     def _failed(self, now: int, asleep: frozenset[str], error: DriverError) -> Sample:
+        doubtful = self._is_doubtful(error)
         self._reader.close()
         self._backoff.failed(now)
-        self._status = driver_status.of_error(
-            error, files().access(), library=self._reader.library_version(), module=self._module_version()
-        )
+        if doubtful:
+            self._status = driver_status.failing(str(error), self._reader.driver_version)
+        else:
+            self._status = driver_status.of_error(
+                error, files().access(), library=self._reader.library_version(), module=self._module_version()
+            )
         return self._unavailable(now, asleep)
+
+    def _is_doubtful(self, error: DriverError) -> bool:
+        """Whether it is a mismatch of versions that may be a glitch, for which nobody should give up this process.
+
+        A driver that has worked must say so at two initialisations in a row.
+        """
+        if error.code != LIB_RM_VERSION_MISMATCH:
+            self._mismatches = 0
+        elif not self._reader.is_open:
+            self._mismatches += 1
+        return error.code == LIB_RM_VERSION_MISMATCH and self._has_worked and self._mismatches < MISMATCHES
 
     def _unavailable(self, now: int, asleep: frozenset[str]) -> Sample:
         self._vacant = False
@@ -150,6 +170,7 @@ class DriverSession:
         return self._compose(now, self._unread_all(state, self._status.detail, asleep))
 
     def _succeeded(self, now: int, asleep: frozenset[str], readings: tuple[Reading, ...]) -> Sample:
+        self._has_worked, self._mismatches = True, 0
         errors = [reading.error for reading in readings if reading.error is not None]
         unreachable = self._reader.unreachable
         self._status = self._judge(readings, errors, unreachable, asleep)

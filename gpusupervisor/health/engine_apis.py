@@ -19,10 +19,12 @@ def check_apis(facts: Facts) -> Iterable[Check]:
     """
     for tenant, engine in facts.engines.items():
         activity, presence = facts.activities.get(tenant), facts.census.tenants.get(tenant)
-        if activity is None or presence is None or not (presence.holders or engine.settings):
+        if activity is None or presence is None or not (presence.holders or presence.servers or engine.settings):
             continue  # it does not run here: whoever answers at its address is not it
         trouble = activity.trouble
-        if not trouble:
+        if not trouble and not engine.reachable:
+            yield Check(f"api-{tenant}", "skipped", f"the API of {tenant} has not answered yet")
+        elif not trouble:
             yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answers")
         elif facts.lasted("api", tenant) >= SILENT_FOR:
             impact, remedy = _API_TROUBLE[trouble]

@@ -5,7 +5,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from gpusupervisor.helper.interface import HELPER
 from gpusupervisor.helper.lockdown import Unsupported, lock
 from gpusupervisor.helper.restore_fans import DEFAULT_DIRECTORY
 from gpusupervisor.helper.sleep import SleepWatch
+from gpusupervisor.helper.units import LAYERS, UnitCalls
 from gpusupervisor.journal import setup as journal
 from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.service import BusUnreachable
@@ -58,6 +59,10 @@ class Surroundings:
     idle_after: float = IDLE_AFTER
     tick: float = TICK
     folders: Callable[[], Folders] = unit_folders
+    tenant_layers: Sequence[Path] = LAYERS
+    """Where root's own tenant files are."""
+    owner: int = 0
+    """Whose they must be; root's but in tests."""
 
 
 class Helper:
@@ -78,7 +83,8 @@ class Helper:
         allowed = await asyncio.to_thread(surroundings.allowed)
 
         def handlers(bus: MessageBus) -> Handlers:
-            return HardwareCalls(controls, self._clock, Departures(bus)).handlers()
+            hardware = HardwareCalls(controls, self._clock, Departures(bus)).handlers()
+            return {**hardware, **UnitCalls(bus, surroundings.tenant_layers, surroundings.owner).handlers()}
 
         try:
             await controls.prepare()

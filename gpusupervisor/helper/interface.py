@@ -18,6 +18,7 @@ HELPER = Interface(
         method("CheckDrift", "gpu:s", "verdicts:aa{sv}"),
         method("Detach", "gpu:s"),
         method("Attach", "gpu:s"),
+        method("ReleaseUnit", "tenant:s", "unit:s action:s"),
     ),
     signals=(
         signal("Changed", "gpu:s"),

@@ -18,6 +18,7 @@ from gpusupervisor.journal.entry import write
 from gpusupervisor.journal.messages.engines import EngineFound, EngineGone
 from gpusupervisor.keepers.engine_scan import EngineScan, Recognize, Resolve
 from gpusupervisor.peers.unit_client import Units
+from gpusupervisor.processes.containers import MONITOR, seen_from_outside
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.tenants.census import Census, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -71,6 +72,8 @@ class EngineDiscovery:
         self._chosen: dict[str, _Chosen] = {}
         self._outer: frozenset[int] = frozenset()
         """Servers that no unit led to."""
+        self._monitors: frozenset[int] = frozenset()
+        """Container runtimes' processes, which know of ports that lead into containers."""
         self._followed: dict[str, _Followed] = {}
 
     def servers(self) -> frozenset[int]:
@@ -82,7 +85,7 @@ class EngineDiscovery:
             chosen = self._chosen.get(name)
             if chosen is None or chosen.unit is not unit:
                 self._chosen[name] = _Chosen(unit, tuple(dict.fromkeys((unit.main_pid, *unit.members))))
-        return self._outer.union(self.scan.followed, *(chosen.pids for chosen in self._chosen.values()))
+        return self._outer.union(self._monitors, self.scan.followed, *(chosen.pids for chosen in self._chosen.values()))
 
     def informed(
         self, identities: Mapping[int, ProcessIdentity], variables: frozenset[str]
@@ -97,6 +100,7 @@ class EngineDiscovery:
                 chosen.pids, chosen.found = (server.key.pid,), True
             elif chosen.found:
                 chosen.pids, chosen.found = (chosen.unit.main_pid, *chosen.unit.members), False
+        identities = self._from_outside(identities)
         units = self._units.units
         hidden = {
             pid: identity
@@ -106,6 +110,15 @@ class EngineDiscovery:
         if not hidden:
             return identities
         return {**identities, **{pid: _told(each, units[each.unit], variables) for pid, each in hidden.items()}}
+
+    def _from_outside(self, identities: Mapping[int, ProcessIdentity]) -> Mapping[int, ProcessIdentity]:
+        """The identities, with what the runtimes' own processes say of those in containers."""
+        contained = {pid: each for pid, each in identities.items() if each.container}
+        above = {pid: tuple(reversed(tuple(_above(each, identities)))) for pid, each in contained.items()}
+        self._monitors = frozenset(one.key.pid for each in above.values() for one in each if one.comm == MONITOR)
+        proxies = tuple(self.scan.proxies.values())
+        seen = {pid: seen_from_outside(each, proxies, above[pid]) for pid, each in contained.items()}
+        return {**identities, **seen} if seen else identities
 
     def found_servers(
         self, identities: Mapping[int, ProcessIdentity], recognize: Recognize, resolve: Resolve

@@ -12,6 +12,7 @@ from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.engine_http import is_local
 from gpusupervisor.engines.tables import TABLES
 from gpusupervisor.processes.cgroup import parse_cgroup
+from gpusupervisor.processes.containers import ContainerProxy, container_proxy
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
 from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.definition import TenantDefinition
@@ -82,6 +83,8 @@ class EngineScan:
         """Seen for the first time at the last scan: a fork is seen before its exec."""
         self.followed: Mapping[int, int] = {}
         """PIDs that may be engines', and since when that is thought. Replaced and never changed."""
+        self.proxies: Mapping[int, ContainerProxy] = {}
+        """Published ports of containers, by the PID of their proxy. Replaced and never changed."""
 
     def use(self, signs: EngineSigns) -> None:
         """Look for other signs from now on, in all processes."""
@@ -109,6 +112,7 @@ class EngineScan:
             command_line = self._proc.command_line(pid)
             if seen.get(pid) != (mark := hash(command_line)):
                 seen[pid] = mark
+                self._note_proxy(pid, command_line)
                 self._owners.pop(pid, None)
                 followed.pop(pid, None)
                 if command_line and self._is_suspect(pid, command_line):
@@ -117,8 +121,17 @@ class EngineScan:
                     else:
                         del seen[pid]  # it is new again at the next scan
         self._owners = {pid: uid for pid, uid in self._owners.items() if pid in followed}
+        self.proxies = {pid: each for pid, each in self.proxies.items() if pid in pids}
         self._new, self._scans, self.followed = new, self._scans + 1, followed
         return frozenset(followed)
+
+    def _note_proxy(self, pid: int, command_line: tuple[str, ...]) -> None:
+        """Remember a published port of a container; only root's processes are believed."""
+        proxy = container_proxy(command_line)
+        if proxy is not None and self._proc.uid(pid) == 0:
+            self.proxies = {**self.proxies, pid: proxy}
+        elif pid in self.proxies:
+            self.proxies = {each: known for each, known in self.proxies.items() if each != pid}
 
     def _has_room(self, pid: int, followed: Mapping[int, int]) -> bool:
         """Whether one more of its user is followed."""

@@ -32,7 +32,9 @@ from gpusupervisor.tenants.definition import TenantDefinition
 LOOK = 5.0
 """Seconds between two looks at whether something is due."""
 STALE_AFTER = 600 * MICROSECONDS
-"""What is known of an engine that runs is asked anew after so long."""
+"""After so long, what is known of an engine that runs is asked anew."""
+STALE_WHEN_IDLE = 3600 * MICROSECONDS
+"""Likewise of one that is idle: every question starts the reader."""
 FRESH = 60 * MICROSECONDS
 """What is so young is good enough for a plan, which anybody may ask for."""
 EVERYTHING = 2**63
@@ -70,7 +72,8 @@ class ResidencyKeeper:
         self.residencies: Mapping[str, Residency] = {}
         """By tenant; replaced and never changed."""
         self._described: frozenset[str] = frozenset()
-        self._running: frozenset[str] = frozenset()
+        self._running: Mapping[str, int] = {}
+        """By tenant that runs: after how long its files are stale."""
         self._stale: set[str] = set()
         self._shown: dict[str, _Shown] = {}
         self._loaded: dict[str, frozenset[str]] = {}
@@ -87,11 +90,11 @@ class ResidencyKeeper:
     ) -> dict[str, EngineStatus]:
         """The engines with what is known of their models' files; who runs, and what is in use, is noted."""
         described = frozenset(each.id for each in definitions.values() if each.models and each.models.directories)
-        running = frozenset(
-            tenant
+        running = {
+            tenant: STALE_WHEN_IDLE if seen.state == "idle" else STALE_AFTER
             for tenant in described
             if (seen := activities.get(tenant)) and seen.state not in ("absent", "unknown")
-        )
+        }
         if described != self._described:
             self.residencies = {tenant: each for tenant, each in self.residencies.items() if tenant in described}
             self._wanted.set()
@@ -213,7 +216,9 @@ class ResidencyKeeper:
         now = self._clock.now()
         known = self.residencies
         new = {tenant for tenant in self._described if tenant not in known}
-        old = {tenant for tenant in self._running & known.keys() if now - known[tenant].read_at > STALE_AFTER}
+        old = {
+            tenant for tenant, stale in self._running.items() if tenant in known and now - known[tenant].read_at > stale
+        }
         return new | old | (self._stale & self._described)
 
     def _engine(self, status: EngineStatus) -> EngineStatus:

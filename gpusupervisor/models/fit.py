@@ -162,15 +162,20 @@ def too_large(needs: int, ceiling: Ceiling) -> str:
     )
 
 
-def fit_summary(ceiling: Ceiling, needs: Iterable[int]) -> str:
-    """One sentence about the models that fit on the card but for who keeps part of it; empty when there are none."""
-    between = sum(ceiling.size < need <= ceiling.limit for need in needs)
+def fit_summary(ceiling: Ceiling, needs: Iterable[tuple[str, int]]) -> str:
+    """One sentence that names the models that fit on the card but for who keeps part of it; empty when there are none.
+
+    needs: names of models, with what each needs in bytes.
+    """
+    between = [name for name, need in needs if ceiling.size < need <= ceiling.limit]
     if not between:
         return ""
-    models = "1 model fits" if between == 1 else f"{between} models fit"
+    models = "1 model fits" if len(between) == 1 else f"{len(between)} models fit"
+    more = len(between) - NAMED
+    named = ", ".join(between[:NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
         f"{models} within {format_bytes(ceiling.limit)} but not the {format_bytes(ceiling.size)} actually available: "
-        f"the difference is held by {_named(ceiling)}"
+        f"{named}; the difference is held by {_named(ceiling)}"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpusupervisor.arbitration.eligibility import ANYBODY, objection
 from gpusupervisor.arbitration.situation import Situation
+from gpusupervisor.foreign_text import harmless
 from gpusupervisor.models.catalogue import EngineModels
 from gpusupervisor.models.fit import (
     Ceiling,
@@ -89,7 +90,12 @@ class FitBook:
         }
         changed = moved or any(pages[engine] is not self._pages.get(engine) for engine in pages)
         if changed or pages.keys() != self._pages.keys():
-            needs = [model.needs for page in pages.values() for model in page.models if model.needs is not None]
+            needs = [
+                (harmless(model.name, 60), model.needs)
+                for page in pages.values()
+                for model in page.models
+                if model.needs is not None and not model.remote
+            ]
             self.cards = {
                 each.gpu: CardFit(each.size, fit_summary(each, needs), each.limit, each.taken)
                 for each in self._ceilings

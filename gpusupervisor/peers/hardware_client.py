@@ -21,7 +21,8 @@ from gpusupervisor.peers.privileged_call import HELPER, PATIENCE, call
 
 AGAIN_AFTER = 30.0
 """Seconds until a helper that has failed is asked for its state again, the first time."""
-LONGEST_PAUSE = 600.0
+LONGEST_PAUSE = 6 * 3600.0
+"""Between two attempts at a helper that has failed, unless `ask_again` is called."""
 OPTION_TYPES = {"hysteresis": "u", "spin-down-delay": "t", "zero-rpm-below": "u"}
 EVENTS = {
     "DriftDetected": "ssa{sv}",
@@ -53,6 +54,8 @@ class HardwareClient:
         self._owner = ""
         self._held: dict[str, str] = {}
         self._wanted = asyncio.Event()
+        self._again = False
+        """The helper may be started for the next question, though nothing was asked of it."""
         self._asking = asyncio.Lock()
 
     async def follow_for_ever(self, bus: MessageBus, announce: Announce, shown: Shown) -> None:
@@ -74,14 +77,17 @@ class HardwareClient:
             self.answered.set()
             pause = AGAIN_AFTER
             while True:
+                start = True
                 try:
                     async with asyncio.timeout(pause if self._is_failing else None):
                         await self._wanted.wait()
                 except TimeoutError:
                     pause = min(pause * 2, LONGEST_PAUSE)
+                else:
+                    self._again, start = False, self._again
                 self._wanted.clear()
                 before = self.controls
-                await self._refresh(start_helper=self._is_failing and not self._owner)
+                await self._refresh(start_helper=start and self._is_failing and not self._owner)
                 if self.controls != before:
                     await shown()
                 if not self._is_failing:
@@ -89,6 +95,12 @@ class HardwareClient:
         finally:
             self.answered.set()
             bus.remove_message_handler(take)
+
+    def ask_again(self) -> None:
+        """What made the helper fail may be over: a driver was loaded."""
+        if self._is_failing:
+            self._again = True
+            self._wanted.set()
 
     def require_free(self, gpu: str) -> None:
         """Raises Busy while a GPU is held."""
@@ -189,6 +201,14 @@ class HardwareClient:
             self.given_away = {
                 uuid: gpu.identity for uuid, gpu in self.controls.gpus.items() if gpu.condition == "given-away"
             }
+
+    async def release_unit(self, tenant: str) -> tuple[str, str]:
+        """Have the unit that the tenant's file names stopped or restarted; return it and which of the two.
+
+        Raises SupervisorError.
+        """
+        reply = await self.call("ReleaseUnit", "s", [tenant], "ss")
+        return str(reply.body[0]), str(reply.body[1])
 
     async def call(
         self, member: str, signature: str, body: list[object], answer: str, *, start_helper: bool = True

@@ -23,7 +23,7 @@ from gpusupervisor.engines.configuration_files import sources_of
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.peers.privileged_call import NOBODY_THERE, PATIENCE, READER
 from gpusupervisor.peers.privileged_call import ask as ask_peer
-from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.processes.inside import read_inside
 from gpusupervisor.processes.privileged import PrivilegedFacts, Sight
 from gpusupervisor.processes.settings_files import SettingsFile
@@ -33,7 +33,9 @@ AGAIN_AFTER = 2 * MICROSECONDS
 ASKED_AT_MOST = 9
 """The last time about 17 minutes after the first."""
 FORGOTTEN_AFTER = 60 * MICROSECONDS
-"""Nobody wanted to know so long: a process that was refused is asked about anew, as it may hold VRAM by now."""
+"""After a pause this long in which it was not of interest, a process that was refused is asked about anew as soon as it
+is of interest again continually, as it may hold VRAM by now. Routine looks every few minutes ask for nothing, or the
+reader would be started for each."""
 RETRY_AFTER = 10 * MICROSECONDS
 LONGEST_RETRY = 600 * MICROSECONDS
 REMEMBERED = 1024
@@ -60,6 +62,8 @@ class _Entry:
     wanted_at: int = 0
     facts: PrivilegedFacts | None = None
     asked: int = 0
+    was_forgotten: bool = False
+    """The last look came after a pause of `FORGOTTEN_AFTER`."""
 
     def answered(self, facts: PrivilegedFacts | None, now: int) -> None:
         """Take an answer in. None: not now; what was known stays."""
@@ -69,7 +73,8 @@ class _Entry:
 
     def is_due(self, now: int) -> bool:
         complete = self.facts is not None and bool(self.facts.listening_ports)
-        return not complete and self.asked < ASKED_AT_MOST and now >= self.due_at
+        is_of_interest = not complete and not self.was_forgotten
+        return is_of_interest and self.asked < ASKED_AT_MOST and now >= self.due_at
 
 
 @dataclass(slots=True)
@@ -104,9 +109,10 @@ class PrivilegedClient:
         now = self._clock.now()
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or (entry.facts is None and now - entry.wanted_at > FORGOTTEN_AFTER):
+            forgotten = entry is not None and entry.facts is None and now - entry.wanted_at > FORGOTTEN_AFTER
+            if entry is None or (entry.was_forgotten and not forgotten):
                 entry = self._entries[key] = _Entry(now)
-            entry.wanted_at = now
+            entry.wanted_at, entry.was_forgotten = now, forgotten
             self._entries.move_to_end(key)
             if len(self._entries) > REMEMBERED:
                 self._entries.popitem(last=False)
@@ -127,7 +133,9 @@ class PrivilegedClient:
             self._wanted.clear()
             now = self._clock.now()
             with self._lock:
-                due = [key for key, entry in self._entries.items() if entry.is_due(now)][:AT_ONCE]
+                due = [key for key, entry in self._entries.items() if entry.is_due(now) and not entry.was_forgotten][
+                    :AT_ONCE
+                ]
             hidden = await asyncio.to_thread(self._read_ourselves, due, variables())
             if hidden:
                 await self._ask_reader(bus, hidden)
@@ -200,5 +208,15 @@ def _parse(entry: Mapping[str, Variant]) -> tuple[ProcessKey, PrivilegedFacts] |
             SettingsFile(path[:MAX_TEXT], readable, tuple(sorted(values.items())))
             for path, readable, values in told.get("configuration", ())
         ),
+        network=_network(told),
+        has_opened_gpu=bool(told.get("has_opened_gpu", False)),
     )
     return ProcessKey(told["pid"], told["start_time"]), facts
+
+
+def _network(told: Mapping[str, Any]) -> OwnNetwork | None:
+    """The process's own network; None where it has the machine's."""
+    if "network_ports" not in told:
+        return None
+    addresses = tuple(str(address)[:MAX_TEXT] for address in told.get("network_addresses", ()))
+    return OwnNetwork(addresses, tuple(told["network_ports"]))

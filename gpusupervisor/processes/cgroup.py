@@ -37,26 +37,36 @@ class CgroupPlace:
 def parse_cgroup(content: str) -> CgroupPlace:
     """The place that a /proc/PID/cgroup text names; empty for what it does not say."""
     path = _path(content)
-    components = [_unescaped(part) for part in path.split("/") if part not in ("", "..")]
+    components = _components(path)
     unit, rest = _first_unit(components)
     user_unit = ""
     if unit.startswith("user@") and unit.endswith(".service"):
         user_unit, _ = _first_unit(rest)
-    return CgroupPlace(path, unit, user_unit, _container(components))
+    container = _container(components) or next(filter(None, map(_container_of, _paths(content).values())), "")
+    return CgroupPlace(path, unit, user_unit, container)
+
+
+def _paths(content: str) -> dict[str, str]:
+    """By hierarchy ("" for v2's, "name=systemd", "cpu,cpuacct"), the path in it."""
+    fields = (line.split(":", 2) for line in content.split("\n"))
+    return {each[1]: each[2].removesuffix(" (deleted)") for each in fields if len(each) == 3 and each[2][:1] == "/"}
 
 
 def _path(content: str) -> str:
-    """The v2 path, or the named systemd hierarchy's of v1 (also in hybrid mode, when v2's is the root)."""
-    unified = named = ""
-    for line in content.split("\n"):
-        parts = line.split(":", 2)
-        if len(parts) == 3 and parts[2].startswith("/"):
-            if parts[0] == "0" and not parts[1]:
-                unified = parts[2]
-            elif parts[1] == "name=systemd":
-                named = parts[2]
-    path = named if unified in ("", "/") and named else unified
-    return path.removesuffix(" (deleted)")
+    """The v2 path, or the named systemd hierarchy's of v1: that is where systemd works in hybrid mode, in which v2's is
+    the root, or one of a container runtime without a unit."""
+    paths = _paths(content)
+    unified, named = paths.get("", ""), paths.get("name=systemd", "")
+    has_unit = _first_unit(_components(unified))[0]
+    return named if named not in ("", "/") and not has_unit else unified or named
+
+
+def _components(path: str) -> list[str]:
+    return [_unescaped(part) for part in path.split("/") if part not in ("", "..")]
+
+
+def _container_of(path: str) -> str:
+    return _container(_components(path))
 
 
 def _unescaped(component: str) -> str:

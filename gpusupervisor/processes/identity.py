@@ -21,6 +21,27 @@ class ProcessKey:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnNetwork:
+    """A network namespace that is not the machine's: an address that is named in it means nothing outside."""
+
+    addresses: tuple[str, ...] = ()
+    """IPv4 addresses of its interfaces, without loopback."""
+    ports: tuple[int, ...] = ()
+    """TCP ports on which the process listens in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPort:
+    """A port of the machine that leads into a container."""
+
+    inner: int
+    """The port in the container's network; 0: not known, it is the only one that is published."""
+    port: int
+    host: str = ""
+    """The address of the machine; empty: any."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessIdentity:
     """What is known of a process. What could not be read is empty, and `hidden` says which of it."""
 
@@ -45,6 +66,14 @@ class ProcessIdentity:
     """TCP ports on which 127.0.0.1 reaches it."""
     listens_elsewhere: bool = False
     """It listens where 127.0.0.1 does not lead: at another address, or in a network of its own."""
+    network: OwnNetwork | None = None
+    """Where it has a network of its own; None: it has the machine's, or nobody has looked (see `is_elsewhere`)."""
+    published: tuple[PublishedPort, ...] = ()
+    """Ports of the machine that lead to it, where it has a network of its own."""
+    container_name: str = ""
+    """What the container is called, where the runtime's own processes say so."""
+    has_opened_gpu: bool = False
+    """It has a device file of the driver open."""
     environment: tuple[tuple[str, str], ...] = ()
     """Only the variables that tenant definitions and engines' settings name; of secrets only that they are set."""
     configuration: tuple[SettingsFile, ...] = ()
@@ -67,6 +96,12 @@ class ProcessIdentity:
             if base:
                 return f"{base} {self.script}".rstrip() if base.startswith(INTERPRETERS) else base
         return self.comm
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the addresses that it names are not, or may not be, the machine's: it has a network of its own, or is
+        in a container of which that is not known yet."""
+        return self.network is not None or (bool(self.container) and "environment" in self.hidden)
 
     @property
     def started_by_root(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 from pathlib import Path
 
-from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.processes.privileged import PrivilegedFacts
 from gpusupervisor.processes.procfs import Procfs, without_control
 from gpusupervisor.processes.settings_files import SettingsFile, Sources, read_sources
@@ -19,6 +19,9 @@ MAX_DESCRIPTORS = 4096
 MAX_SOCKETS = 4096
 """Lines of one of the kernel's tables; it lists the listening sockets first."""
 MAX_PORTS = 32
+MAX_TABLE = 64 * 1024
+"""Bytes of a routing table that are read."""
+MAX_ADDRESSES = 8
 MAX_ENVIRONMENT = 256 * 1024
 """Bytes."""
 MAX_VALUE = 256
@@ -37,6 +40,9 @@ _SECRET_FLAG = re.compile(
 _PLACES = {b"HOME", b"XDG_CONFIG_HOME", b"INVOKEAI_ROOT", b"VIRTUAL_ENV"}
 """Variables that say where configuration files are; only used, never told."""
 _LISTENING = b"0A"
+_DEVICE = re.compile(r"/dev/nvidia[0-9]+")
+_OWN_ADDRESS = re.compile(rb"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL")
+"""In /proc/net/fib_trie."""
 _SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
 _REACHABLE = re.compile(rb"(?:00000000|[0-9A-F]{6}7F|0{32}|0{16}FFFF0000[0-9A-F]{6}7F|0{16}FFFF00000{8}):([0-9A-F]{4})")
 """Local addresses that 127.0.0.1 leads to, in the kernel's notation: any, 127.0.0.0/8, and both within IPv6."""
@@ -62,7 +68,8 @@ def read_inside(
     folder = f"{root}/{key.pid}"
     try:
         executable, working_directory = _link(proc, key.pid, "exe"), _link(proc, key.pid, "cwd")
-        ports, elsewhere = _ports(folder, f"{root}/{network}")
+        sockets, has_gpu = _descriptors(folder)
+        ports, elsewhere, own_network = _ports(folder, f"{root}/{network}", sockets)
         environment = _environment(folder, variables) if variables else ()
         configuration = _configuration(proc, key.pid, folder, working_directory, sources) if sources else ()
     except (FileNotFoundError, ProcessLookupError):
@@ -70,7 +77,9 @@ def read_inside(
     still = proc.stat(key.pid)
     if still is None or still.key != key:
         return None
-    return PrivilegedFacts(executable, working_directory, ports, environment, elsewhere, configuration)
+    return PrivilegedFacts(
+        executable, working_directory, ports, environment, elsewhere, configuration, own_network, has_gpu
+    )
 
 
 def _configuration(
@@ -98,27 +107,52 @@ def _link(proc: Procfs, pid: int, name: str) -> str:
     return target
 
 
-def _ports(folder: str, network: str) -> tuple[tuple[int, ...], bool]:
-    """TCP ports of this machine on which the process listens, ascending; and whether it listens elsewhere too."""
-    sockets = set(_sockets(folder))
-    if not sockets:
-        return (), False
-    here = os.readlink(f"{folder}/ns/net") == os.readlink(f"{network}/ns/net")
-    listening = [address for table in ("tcp", "tcp6") for address in _listening(f"{folder}/net/{table}", sockets)]
-    reached = [found for address in listening if here and (found := _REACHABLE.fullmatch(address))]
-    return tuple(sorted({int(found[1], 16) for found in reached})[:MAX_PORTS]), len(reached) < len(listening)
+def _ports(folder: str, network: str, sockets: Set[int]) -> tuple[tuple[int, ...], bool, OwnNetwork | None]:
+    """TCP ports of this machine on which the process listens, ascending; whether it listens elsewhere too; and its
+    network, if it has its own."""
+    here = _network(folder) == _network(network)
+    tables = ("tcp", "tcp6") if sockets else ()
+    listening = [address for table in tables for address in _listening(f"{folder}/net/{table}", sockets)]
+    if not here:
+        inner = tuple(sorted({int(address.rpartition(b":")[2], 16) for address in listening})[:MAX_PORTS])
+        return (), bool(listening), OwnNetwork(_addresses(f"{folder}/net/fib_trie"), inner)
+    reached = [found for address in listening if (found := _REACHABLE.fullmatch(address))]
+    return tuple(sorted({int(found[1], 16) for found in reached})[:MAX_PORTS]), len(reached) < len(listening), None
 
 
-def _sockets(folder: str) -> Iterator[int]:
-    """Inode numbers of its sockets."""
+def _network(folder: str) -> str:
+    """Which network namespace a process is in; empty for a kernel without any."""
+    try:
+        return os.readlink(f"{folder}/ns/net")
+    except FileNotFoundError:
+        return ""
+
+
+def _addresses(table: str) -> tuple[str, ...]:
+    """The IPv4 addresses of a network's own interfaces, from its routing table."""
+    try:
+        with open(table, "rb") as file:
+            content = file.read(MAX_TABLE)
+    except FileNotFoundError:
+        return ()
+    found = {match[1].decode() for match in _OWN_ADDRESS.finditer(content)}
+    return tuple(sorted(address for address in found if not address.startswith("127.")))[:MAX_ADDRESSES]
+
+
+def _descriptors(folder: str) -> tuple[frozenset[int], bool]:
+    """Inode numbers of its sockets, and whether it has a device file of the driver open."""
+    sockets: set[int] = set()
+    has_gpu = False
     with os.scandir(f"{folder}/fd") as entries:
         for entry in islice(entries, MAX_DESCRIPTORS):
             try:
-                found = _SOCKET.fullmatch(os.readlink(entry.path))
+                target = os.readlink(entry.path)
             except FileNotFoundError:
                 continue  # closed since the folder was read
-            if found:
-                yield int(found[1])
+            has_gpu = has_gpu or _DEVICE.fullmatch(target) is not None
+            if found := _SOCKET.fullmatch(target):
+                sockets.add(int(found[1]))
+    return frozenset(sockets), has_gpu
 
 
 def _listening(table: str, sockets: Set[int]) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.processes.settings_files import SettingsFile
 
 
@@ -21,6 +21,10 @@ class PrivilegedFacts:
     """It listens where 127.0.0.1 does not lead."""
     configuration: tuple[SettingsFile, ...] = ()
     """The configuration files that it reads and that are there."""
+    network: OwnNetwork | None = None
+    """Where it has a network of its own."""
+    has_opened_gpu: bool = False
+    """It has a device file of the driver open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,8 @@ class ProcessReader:
             working_directory=identity.working_directory or facts.working_directory,
             listening_ports=facts.listening_ports,
             listens_elsewhere=facts.listens_elsewhere,
+            network=facts.network,
+            has_opened_gpu=facts.has_opened_gpu,
             environment=facts.environment,
             configuration=facts.configuration,
             hidden=frozenset() if facts.listening_ports else frozenset({"listening_ports"}),

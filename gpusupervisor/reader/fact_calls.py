@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dbus_fast import Variant
 
 from gpusupervisor.bus.objects import Call, Handlers
-from gpusupervisor.processes.identity import ProcessKey
+from gpusupervisor.processes.identity import OwnNetwork, ProcessKey
 from gpusupervisor.reader.facts import FactTeller, Told
 
 
@@ -34,8 +34,19 @@ def _entry(told: Told) -> dict[str, Variant]:
         "working_directory": Variant("s", told.facts.working_directory),
         "listening_ports": Variant("au", list(told.facts.listening_ports)),
         "listens_elsewhere": Variant("b", told.facts.listens_elsewhere),
+        "has_opened_gpu": Variant("b", told.facts.has_opened_gpu),
+        **_network(told.facts.network),
         "environment": Variant("a{ss}", dict(told.facts.environment)),
         "configuration": Variant(
             "a(sba{ss})", [[file.path, file.readable, dict(file.values)] for file in told.facts.configuration]
         ),
+    }
+
+
+def _network(network: OwnNetwork | None) -> dict[str, Variant]:
+    if network is None:
+        return {}
+    return {
+        "network_addresses": Variant("as", list(network.addresses)),
+        "network_ports": Variant("au", list(network.ports)),
     }

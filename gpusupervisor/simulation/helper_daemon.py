@@ -14,6 +14,7 @@ from pathlib import Path
 from gpusupervisor.helper import restore_fans
 from gpusupervisor.helper.controllers import Folders
 from gpusupervisor.helper.daemon import Surroundings, give_up_tracing, serve, unit_folders
+from gpusupervisor.helper.units import LAYERS
 from gpusupervisor.journal.setup import HELPER, set_up_logging
 from gpusupervisor.privileged.callers import allowed_users
 from gpusupervisor.privileged.life import IDLE_AFTER
@@ -42,6 +43,8 @@ def main() -> None:
         idle_after=options.idle,
         tick=min(1.0, options.idle / 4),
         folders=(lambda: own) if own else unit_folders,
+        tenant_layers=(options.folder / "tenants",) if options.folder else LAYERS,
+        owner=os.getuid(),
     )
     with installed(CardWorld(options.card)):
         code = asyncio.run(serve(surroundings))

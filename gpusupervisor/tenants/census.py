@@ -44,6 +44,8 @@ class TenantPresence:
     """Its servers that are known, whether or not they hold VRAM."""
     endpoint_is_written: bool = True
     """The address is the one of its file, not one that a process has named: keys may be sent there."""
+    is_elsewhere: bool = False
+    """It listens in a network of its own, to which no port of this machine is known to lead: it cannot be asked."""
     headers: tuple[Header, ...] = ()
     """What goes with every request to the endpoint; keys only when `endpoint_is_written`."""
     peer: Peer = NO_USERS

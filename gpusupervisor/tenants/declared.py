@@ -1,8 +1,8 @@
 """Units that declare themselves tenants, with Environment=GPUSUPERVISOR_TENANT=NAME and more of the kind (pure).
 
 Of a system unit the values are root's, as systemd itself tells them: they are one more layer over the tenant's files.
-Of a user's unit they are what its processes were started with: they may describe, and lower a priority, and only of a
-tenant that is all that unit's. No declaration brings an address to ask or a way to release.
+Of a user's unit they are what its processes were started with: they may describe, and lower a priority and a need, and
+only of a tenant that is all that unit's. No declaration brings an address to ask or a way to release.
 """
 
 import re
@@ -13,6 +13,7 @@ from gpusupervisor.configuration.document import Problem, Table
 from gpusupervisor.configuration.layers import Contribution, Tree, sourced, stack
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.processes.identity import ProcessIdentity, ProcessKey
+from gpusupervisor.quantities import format_bytes
 from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.definition import Match, TenantDefinition
@@ -23,10 +24,11 @@ PREFIX = "GPUSUPERVISOR_"
 TENANT = f"{PREFIX}TENANT"
 PRIORITY = f"{PREFIX}PRIORITY"
 PROTECTED = f"{PREFIX}PROTECTED"
+NEEDS = f"{PREFIX}NEEDS_VRAM"
 KEYS: Mapping[str, str] = {
     f"{PREFIX}TITLE": "title",
     PRIORITY: "priority",
-    f"{PREFIX}NEEDS_VRAM": "needs-vram",
+    NEEDS: "needs-vram",
     PROTECTED: "protected",
 }
 """The variables beside TENANT, with the keys of a tenant file that they stand for."""
@@ -177,19 +179,24 @@ def tempered(definition: TenantDefinition, presence: TenantPresence) -> tuple[Te
         return definition, (*problems, *_renamed(Problem(source, str(path[0]), text) for path, text in findings))
     if "priority" in values and wanted.priority > definition.priority:
         problems.append(Problem(source, PRIORITY, f"a user's unit can only lower it, to {definition.priority} at most"))
+    need = definition.needs_vram
+    if need is not None and "needs-vram" in values and (wanted.needs_vram or 0) > need:
+        problems.append(Problem(source, NEEDS, f"a user's unit can only lower it, to {format_bytes(need)} at most"))
     return _described(definition, wanted, values), problems
 
 
 def _described(definition: TenantDefinition, wanted: TenantDefinition, values: Table) -> TenantDefinition:
     """The definition with those of the values that a user may give."""
     priority = min(definition.priority, wanted.priority) if "priority" in values else definition.priority
-    idle = definition.idle_priority
+    idle, need = definition.idle_priority, definition.needs_vram
+    asked = wanted.needs_vram if "needs-vram" in values else None
     return replace(
         definition,
         title=wanted.title if "title" in values else definition.title,
         priority=priority,
         idle_priority=None if idle is None else min(idle, priority),
-        needs_vram=wanted.needs_vram if "needs-vram" in values else definition.needs_vram,
+        needs_vram=need if need is None or asked is None else min(need, asked),
+        needs_at_most=asked,
     )
 
 

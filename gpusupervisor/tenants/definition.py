@@ -32,7 +32,8 @@ class Match:
     """System units."""
     user_units: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
-    """Container ids or cgroup path globs, e.g. "*/docker-*.scope" (compared with the whole cgroup path)."""
+    """Container names, where they are known, ids, or cgroup path globs, e.g. "*/docker-*.scope" (compared with the
+    whole cgroup path)."""
     executables: tuple[str, ...] = ()
     """Compared with /proc/PID/exe or, where that is hidden, with argv[0]; also of every ancestor."""
     command_lines: tuple[str, ...] = ()
@@ -121,6 +122,11 @@ class ActivitySpec:
     """A tenant whose engine reports work that its processes do not show for this long is `stuck` (microseconds). None:
     30 s while a card of its is full, 2 min otherwise."""
 
+    @property
+    def asks_api(self) -> bool:
+        """Whether a probe asks the tenant's API, so that whether that answers is seen."""
+        return any(probe.kind not in ("vram", "sm-utilization", "cpu") for probe in self.probes)
+
 
 @dataclass(frozen=True, slots=True)
 class ForEach:
@@ -154,10 +160,10 @@ class Condition:
 class ReleaseMethod:
     """One rung of the ladder by which a tenant is asked for its VRAM."""
 
-    method: Literal["http"]
-    verb: str
-    """"GET", "POST", "DELETE", "PUT"."""
-    path: str
+    method: Literal["http", "unit"]
+    verb: str = ""
+    """http: "GET", "POST", "DELETE", "PUT"."""
+    path: str = ""
     """May contain {item}, percent-encoded when filled in."""
     query: tuple[tuple[str, str], ...] = ()
     json: object = None
@@ -174,6 +180,9 @@ class ReleaseMethod:
     """How long the memory may take to come back (microseconds)."""
     timeout: int = 10_000_000
     """Deadline of one request (microseconds)."""
+    unit: str = ""
+    """unit: the system service that is stopped or restarted, by the helper, which reads it from root's file itself."""
+    action: Literal["stop", "restart"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +226,8 @@ class TenantDefinition:
     """None: nobody says where they are, so nothing is known of them in RAM."""
     needs_vram: int | None = None
     """Bytes a busy tenant needs in total; None = "auto", what the engine reports or was learned."""
+    needs_at_most: int | None = None
+    """Bytes that a user's unit asks for: room is never made for more, whatever is measured. No key of a file."""
     floor: int = 0
     """Bytes it keeps after a release, until a release has shown the real figure."""
     spreads: bool = False

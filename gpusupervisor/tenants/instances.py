@@ -38,11 +38,13 @@ def tenant_id(definition: TenantDefinition, label: str) -> str:
 
 
 def instance_label(definition: TenantDefinition, identity: ProcessIdentity, port: int | None) -> str:
-    """The service unit's name, else the container, else the port; empty for the plain tenant."""
+    """The service unit's name, else the container's, else the port, else the container's id; empty for the plain
+    tenant. port: on this machine."""
     if not definition.per_instance:
         return ""
     unit = service_name(identity)
-    label = unit or _container_label(identity.container) or ("" if port is None else str(port))
+    listens = "" if port is None else str(port)
+    label = unit or identity.container_name or listens or _container_label(identity.container)
     if label == definition.id or f"{label}.service" in definition.match.units + definition.match.user_units:
         return ""
     if not unit and definition.endpoint is not None and label == str(port_of_url(definition.endpoint.url)):

@@ -20,6 +20,8 @@ class Address:
     host: str = ""
     """Empty: any of this machine's addresses, or not known."""
     port: int | None = None
+    is_elsewhere: bool = False
+    """It listens in a network of its own, to which no port of this machine is known to lead."""
 
 
 def parse_listen_address(text: str, default_port: int) -> Address:

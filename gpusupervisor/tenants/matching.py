@@ -18,6 +18,7 @@ from gpusupervisor.tenants.listening import (
     address_in_environment,
     address_on_command_line,
     port_it_listens_on,
+    port_of_url,
 )
 from gpusupervisor.tenants.patterns import executable_of, joined, lines_of, longest
 
@@ -38,6 +39,8 @@ class Recognition:
     """For a person, e.g. "unit ollama.service"."""
     port: int | None = None
     """Where its server listens, as far as that is known: by its command line, its environment, or its socket."""
+    is_elsewhere: bool = False
+    """It listens in a network of its own, to which no port of this machine is known to lead."""
     host: str = ""
     """The address that it listens on, where its command line or its environment name one."""
     orphan: bool = False
@@ -75,6 +78,8 @@ def match_process(
         return None
     _, definition, why = best
     address = _server_address(definition, identity, ancestors)
+    if identity.is_elsewhere:
+        address = _from_outside(definition, identity, address)
     label = instance_label(definition, identity, address.port)
     return Recognition(
         definition.id,
@@ -82,6 +87,7 @@ def match_process(
         tenant_id(definition, label),
         why,
         address.port,
+        address.is_elsewhere,
         address.host,
         orphan=_is_orphan(definition, identity, ancestors),
     )
@@ -97,6 +103,7 @@ def _hits(match: Match, identity: ProcessIdentity, ancestors: Sequence[ProcessId
     if identity.container:
         yield from _hit(_CONTAINER, match.containers, identity.container, "container ")
         yield from _hit(_CONTAINER, match.containers, identity.cgroup, "container ")
+        yield from _hit(_CONTAINER, match.containers, identity.container_name, "container ")
     yield from _hit(_EXECUTABLE, match.executables, own, "executable ")
     for line in lines_of(identity):
         yield from _hit(_COMMAND_LINE, match.command_lines, line, "command line ")
@@ -143,6 +150,19 @@ def _server_address(
     listens = not is_worker and definition.endpoint_is_usual
     own = _own_address(endpoint, identity, below_server=below_server, listens=listens)
     return Address(host or own.host, own.port)
+
+
+def _from_outside(definition: TenantDefinition, identity: ProcessIdentity, inner: Address) -> Address:
+    """Where this machine reaches what listens at `inner` in a network of its own: at a published port. A URL that a
+    file of this machine names counts instead."""
+    endpoint = definition.endpoint
+    if endpoint is None or not definition.endpoint_is_usual:
+        return Address()
+    port = inner.port or port_of_url(endpoint.url)
+    for published in identity.published:
+        if published.inner in (port, 0):
+            return Address(published.host, published.port)
+    return Address(is_elsewhere=True)
 
 
 def _own_address(endpoint: Endpoint, identity: ProcessIdentity, *, below_server: bool, listens: bool) -> Address:

@@ -1,6 +1,7 @@
 """The schema of `[[release]]`: the ladder of ways to ask a tenant for its memory."""
 
 import re
+from typing import Literal
 
 from gpusupervisor.configuration.checking import TableReader
 from gpusupervisor.tenants.definition import Condition, ForEach, ReleaseMethod, VersionRequirement, WhenBusy
@@ -19,6 +20,9 @@ _VERBS = ("get", "post", "put", "delete")
 _WHEN_BUSY: dict[str, WhenBusy] = {
     "deferred": "deferred", "refused": "refused", "destructive": "destructive",
 }  # fmt: skip
+METHODS = ("http", "unit")
+_ACTIONS: dict[str, Literal["stop", "restart"]] = {"stop": "stop", "restart": "restart"}
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\-]{1,200}(@[A-Za-z0-9:_.\\-]{0,100})?\.service")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}")
 
 
@@ -26,6 +30,9 @@ def read_releases(reader: TableReader, has_endpoint: bool) -> tuple[ReleaseMetho
     """The rungs, in the order of the file."""
     rungs = []
     for rung in reader.tables("release"):
+        if rung.raw("method") == "unit":
+            rungs.append(_read_unit(rung))
+            continue
         if not has_endpoint:
             rung.complain("method", "[endpoint] with a url is missing: nobody can be asked")
         rungs.append(_read_release(rung))
@@ -33,7 +40,7 @@ def read_releases(reader: TableReader, has_endpoint: bool) -> tuple[ReleaseMetho
 
 
 def _read_release(rung: TableReader) -> ReleaseMethod:
-    rung.choice("method", ("http",), "http")
+    rung.choice("method", METHODS, "http")
     verb, path = _read_request(rung)
     query = rung.pairs("query", query_complaint)
     headers = read_headers(rung)
@@ -57,6 +64,19 @@ def _read_release(rung: TableReader) -> ReleaseMethod:
         only_if=_read_condition(rung),
         settle=rung.duration("settle", default.settle, 100_000, 600 * _SECOND),
         timeout=rung.duration("timeout", default.timeout, 100_000, 120 * _SECOND),
+    )
+
+
+def _read_unit(rung: TableReader) -> ReleaseMethod:
+    rung.choice("method", METHODS)
+    if not rung.has("unit"):
+        rung.complain("unit", 'is missing: the system unit to stop, e.g. unit = "llama-server.service"')
+    default = ReleaseMethod("unit")
+    return ReleaseMethod(
+        method="unit",
+        unit=rung.text("unit", complaint=_unit_complaint),
+        action=_ACTIONS.get(rung.choice("action", tuple(_ACTIONS), default.action), default.action),
+        settle=rung.duration("settle", default.settle, 100_000, 600 * _SECOND),
     )
 
 
@@ -125,6 +145,10 @@ def _read_condition(rung: TableReader) -> Condition | None:
         return Condition(
             condition.text("get", complaint=path_complaint), condition.text("when", complaint=expression_complaint)
         )
+
+
+def _unit_complaint(text: str) -> str:
+    return "" if _UNIT.fullmatch(text) else 'is no system service; allowed: a unit\'s name, e.g. "llama-server.service"'
 
 
 def _version_complaint(text: str) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from gpusupervisor.engine_http import Peer
 from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.definition import Endpoint
 
 _USER_MANAGER = re.compile(r"user@([0-9]{1,10})\.service")
@@ -26,6 +27,22 @@ def peer_of(endpoint: Endpoint | None, processes: Iterable[ProcessIdentity]) -> 
     users = vouched or frozenset(user for each in known for user in _accounts(each))
     ca, fingerprint = (endpoint.tls_ca, endpoint.tls_fingerprint) if endpoint else ("", "")
     return Peer(users=users | named, key_users=vouched | named, ca=ca, fingerprint=fingerprint)
+
+
+def why_unproven(presence: TenantPresence) -> str:
+    """Return why no room is made automatically on the tenant's word, in a clause; empty when nothing is against it.
+
+    Anybody can answer at a port, or start a program that looks like an engine. What counts is a process that root has
+    started, or one that holds or has opened the GPU; that it owns the socket which speaks for it is checked where it is
+    asked (`Peer`).
+    """
+    holders = [each.identity for each in presence.holders if each.identity is not None and not each.orphan]
+    known = (*presence.servers, *holders)
+    if not known:
+        return "no process of it is known: no room is made on the word of an address"
+    if holders or any(each.started_by_root or each.has_opened_gpu for each in known):
+        return ""
+    return "it has not opened the GPU: no room is made on its word alone"
 
 
 def _accounts(identity: ProcessIdentity) -> Iterable[int]:

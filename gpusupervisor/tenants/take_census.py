@@ -45,6 +45,7 @@ class _Found:
             holdings=holdings,
             unknown_on=frozenset(holder.gpu for holder in self.holders if holder.used is None),
             servers=tuple(self.servers),
+            is_elsewhere=self.address.is_elsewhere,
             peer=peer_of(endpoint, self._processes()),
         )
 
@@ -62,6 +63,8 @@ class _Found:
             return ""
         is_its_own = not definition.is_implied and (endpoint.own_port or not definition.endpoint_is_usual)
         if not self.holders and not self.servers and not is_its_own:
+            return ""
+        if self.address.is_elsewhere:
             return ""
         return with_address(endpoint.url, self.address) if self.address != Address() else endpoint.url
 
@@ -96,6 +99,7 @@ def take_census(
 def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str, _Found]) -> dict[str, TenantPresence]:
     """Nobody is asked in another's place: of those at one address, only who is known to be there keeps it."""
     here = {tenant: each for tenant, each in presences.items() if each.holders or each.servers}
+    taken = {each.endpoint for each in here.values()}
     sharing = Counter(each.endpoint for each in here.values())
     kinds = Counter(where for where, _ in {(each.endpoint, each.definition_id) for each in here.values()})
     unsure = {
@@ -107,6 +111,7 @@ def _with_own_endpoints(presences: dict[str, TenantPresence], found: Mapping[str
             or (found[tenant].definition.endpoint_is_usual and kinds[each.endpoint] > 1)
         )
     }
+    unsure |= {tenant for tenant, each in presences.items() if tenant not in here and each.endpoint in taken}
     return {
         tenant: replace(each, endpoint="", headers=()) if tenant in unsure else each
         for tenant, each in presences.items()
@@ -152,8 +157,8 @@ def _holder(
     )
     tenant = _tenant(recognition, catalog, found)
     tenant.holders.append(holder)
-    if (recognition.port is not None or recognition.host) and not recognition.orphan:
-        tenant.address = Address(recognition.host, recognition.port)
+    if _says_where(recognition) and not recognition.orphan:
+        tenant.address = Address(recognition.host, recognition.port, recognition.is_elsewhere)
     return holder
 
 
@@ -168,9 +173,13 @@ def _note_server(
     recognition = recognizer.recognize(catalog, identity, frozenset(), identities)
     if recognition is not None:
         tenant = _tenant(recognition, catalog, found)
-        if not tenant.servers and (recognition.port is not None or recognition.host):
-            tenant.address = Address(recognition.host, recognition.port)
+        if not tenant.servers and _says_where(recognition):
+            tenant.address = Address(recognition.host, recognition.port, recognition.is_elsewhere)
         tenant.servers.append(identity)
+
+
+def _says_where(recognition: Recognition) -> bool:
+    return recognition.port is not None or bool(recognition.host) or recognition.is_elsewhere
 
 
 def _tenant(recognition: Recognition, catalog: Catalog, found: dict[str, _Found]) -> _Found:

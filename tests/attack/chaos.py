@@ -37,7 +37,7 @@ BUSES_KILLED = 3
 CODES = (1, 2, 3, 4, 6, 7, 9, 10, 15, 16, 17, 18, 19, 20, 21, 23, 27, 28, 29, 999)
 """nvmlReturn_t."""
 FUNCTIONS = (
-    "nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetUUID",
     "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetMigMode", "nvmlSystemGetDriverVersion", "nvmlDeviceGetName",
 )  # fmt: skip

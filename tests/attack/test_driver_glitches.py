@@ -1,6 +1,7 @@
 """A driver that answers wrongly for a moment: the sample fails, and the card stays what it is."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pynvml
@@ -8,6 +9,7 @@ import pytest
 
 from gpusupervisor.gpu.reader import NvmlReader, ReadRequest
 from gpusupervisor.gpu.sample import GpuSample
+from gpusupervisor.gpu.session import DriverSession
 from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, World, installed
 from tests.gpu.machine import HandClock
 
@@ -96,3 +98,36 @@ def test_partitions_and_utilisation_that_were_told_once_are_asked_for_again_afte
     gpu = read(reader, utilization=True)
     assert gpu.attribution_problem == ""
     assert gpu.processes[0].sm_utilization == 40
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetMemoryInfo_v2", "nvmlInitWithFlags"])
+def test_one_mismatch_of_versions_is_a_failure_and_no_reason_to_be_started_anew(
+    world: World, tmp_path: Path, function: str
+) -> None:
+    clock = HandClock()
+    session = DriverSession(NvmlReader(clock), clock, tmp_path)
+
+    def look() -> str:
+        clock.advance(70)
+        return session.sample(fresh_processes=True, utilization=False, needed=True).driver.state
+
+    assert look() == "ok"
+    if function == "nvmlInitWithFlags":
+        session.close()
+    world.errors = {function: pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}
+    assert look() == "failing"
+    world.errors = {}
+    assert look() == "ok"
+    session.close()
+
+
+def test_a_mismatch_at_every_initialisation_is_one(world: World, tmp_path: Path) -> None:
+    clock = HandClock()
+    session = DriverSession(NvmlReader(clock), clock, tmp_path)
+    states = []
+    for errors in ({}, *({"nvmlInitWithFlags": 18, "nvmlDeviceGetMemoryInfo_v2": 18},) * 4):
+        world.errors = dict(errors)
+        clock.advance(70)
+        states.append(session.sample(fresh_processes=True, utilization=False, needed=True).driver.state)
+    assert states == ["ok", "failing", "failing", "mismatch", "mismatch"]
+    session.close()

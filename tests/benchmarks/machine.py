@@ -111,6 +111,17 @@ class Machine:
                 await asyncio.sleep(0.001)
         return found[0]
 
+    def work(self, tenant: str) -> None:
+        """A tenant reports work, and its process computes on the GPU."""
+        self.busy.add(tenant)
+        self.gpu.processes[int(tenant[1:])].sm = 80
+
+    def rest(self) -> None:
+        """Nobody works."""
+        self.busy.clear()
+        for process in self.gpu.processes:
+            process.sm = 0
+
     def give_back(self) -> None:
         """t1 gives its memory back."""
         self.gpu.processes[1].used = 0

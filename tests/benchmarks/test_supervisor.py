@@ -26,7 +26,7 @@ async def test_cpu_of_a_tick(tmp_path: Path, figure: Report, request: pytest.Fix
     """CPU of all threads over a minute of ticks a second apart; the engines' answers are given by this process too."""
     async with Machine(tmp_path, processes=10) as machine:
         if busy:
-            machine.busy.add("t2")
+            machine.work("t2")
         for _ in range(10):
             await machine.supervisor.tick()
             machine.clock.ahead += SECOND
@@ -51,7 +51,7 @@ async def test_latency_of_a_hand_off(tmp_path: Path, figure: Report) -> None:
     async with Machine(tmp_path, processes=10) as machine:
         for number in range(ROUNDS):
             await all_idle(machine)
-            machine.busy.add("t0")
+            machine.work("t0")
             machine.clock.ahead += 20 * SECOND
             machine.dropped.clear()
             state = await machine.supervisor.tick()
@@ -70,7 +70,7 @@ async def test_latency_of_a_hand_off(tmp_path: Path, figure: Report) -> None:
 
 async def all_idle(machine: Machine) -> None:
     """t1 holds nearly everything and nobody works; long after whatever was before."""
-    machine.busy.clear()
+    machine.rest()
     machine.clock.ahead += 700 * SECOND
     machine.hoard()
     for _ in range(3):

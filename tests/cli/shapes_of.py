@@ -23,7 +23,7 @@ def gpu(number: int = 1, **more: Any) -> Shape:
         "uuid": f"GPU-{number}", "name": "NVIDIA GeForce RTX 4090", "pci_bus_id": f"0000:0{number}:00.0", "state": "ok",
         "state_detail": "", "memory_total": 24 * GIB, "memory_used": 18 * GIB, "memory_free": 5 * GIB + 512 * MIB,
         "memory_reserved": 512 * MIB, "unattributed": 100 * MIB, "tenant_holdings": {}, "unmanaged": [],
-        "reservations": [], "plan": "", "attribution_problem": "",
+        "reservations": [], "plan": "", "attribution_problem": "", "unreclaimable": {}, "memory_source": "nvml-v2",
     }  # fmt: skip
     return {**base, **more}
 

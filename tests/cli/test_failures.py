@@ -3,7 +3,7 @@
 import pytest
 
 from gpusupervisor.cli.exits import FAILED, NOT_ALLOWED, NOT_RUNNING, WRONG_USE, CommandFailed
-from gpusupervisor.cli.failures import AuthorizationNeeded, Place, failure
+from gpusupervisor.cli.failures import AuthorizationNeeded, Place, failure, stopped
 
 HERE, THERE = Place(), Place("me@box")
 BUS = "org.freedesktop.DBus.Error."
@@ -29,6 +29,23 @@ def test_a_service_that_does_not_answer_is_told_with_the_reason_and_how_to_start
         assert first == f"gpusupervisor is not running{place.there}."
         assert part in str(told)
         assert last == "Start it with: " + place.command("systemctl enable --now gpusupervisor")
+
+
+@pytest.mark.parametrize(
+    ("state", "part"),
+    [
+        ("enabled", "It was stopped"),
+        ("disabled", "It was stopped"),
+        ("masked", "systemctl unmask gpusupervisor"),
+        ("masked-runtime", "systemctl unmask gpusupervisor"),
+        ("", "systemctl status gpusupervisor"),
+    ],
+)
+def test_a_service_that_was_stopped_is_not_started_but_the_way_is_told(state: str, part: str) -> None:
+    told = stopped(state, HERE)
+    assert told.exit_code == NOT_RUNNING
+    assert part in str(told)
+    assert str(told).splitlines()[-1] == "Start it with: systemctl enable --now gpusupervisor"
 
 
 def test_another_machines_commands_are_run_there() -> None:

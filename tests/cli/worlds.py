@@ -111,7 +111,7 @@ def machine(
     situation = Situation(NOW, _decidable(cards, accounts), {who.id: _situation(who) for who in tenants}, 512 * MIB)
     sample = Sample(NOW, driver, tuple(cards))
     ceilings = [ceiling_of(situation, gpu) for gpu in situation.gpus]
-    needs = [model.needs or 0 for who in tenants for model in who.models]
+    needs = [(model.name, model.needs or 0) for who in tenants for model in who.models]
     return State(
         sample=sample,
         census=Census({who.id: _presence(who) for who in tenants}, accounts),
@@ -132,7 +132,7 @@ def machine(
         checks=tuple(_checks(cards)) if checks is None else checks,
         automatic=True,
         status="",
-        cards={c.gpu: CardFit(c.size, fit_summary(c, needs)) for c in ceilings},
+        cards={c.gpu: CardFit(c.size, fit_summary(c, needs), c.limit, c.taken) for c in ceilings},
     )
 
 

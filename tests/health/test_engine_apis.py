@@ -35,6 +35,12 @@ def test_an_api_that_answers_is_well() -> None:
     assert apis("", 0)["api-ollama"].state == "ok"
 
 
+def test_an_api_that_has_not_answered_is_not_said_to_answer() -> None:
+    """LM Studio holds memory, no probe asks it, and nothing listens."""
+    check = apis("", 0, reachable=False)["api-ollama"]
+    assert (check.state, check.summary) == ("skipped", "the API of ollama has not answered yet")
+
+
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_an_api_that_does_not_answer_as_it_should_is_told_once_that_lasts(trouble: str) -> None:
     assert apis(trouble, SILENT_FOR - 1)["api-ollama"].state == "ok"

@@ -39,6 +39,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "CheckDrift": ("s", GPU),
     "Detach": ("s", GPU),
     "Attach": ("s", GPU),
+    "ReleaseUnit": ("s", "app"),
 }
 
 

@@ -80,6 +80,9 @@ class Machine:
     def cgroup(self, pid: int) -> str:
         return f"0::{self.people[pid].cgroup}"
 
+    def uid(self, pid: int) -> int:
+        return self.people[pid].uid
+
     def look(self) -> Census:
         """One look, as the observatory does it, with a scan."""
         self.clock.instant += EVERY

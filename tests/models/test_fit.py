@@ -136,10 +136,12 @@ def test_the_drivers_part_and_what_is_nobodys_lower_the_ceiling() -> None:
 def test_the_summary_counts_what_fits_but_for_who_keeps_part() -> None:
     now = situation(DESKTOP, free=15, total=16, reserve=0.5)
     ceiling = ceiling_of(now, CARD)
-    needs = [GIB, 15 * GIB, 15 * GIB, 40 * GIB]
+    needs = [("a", GIB), ("b", 15 * GIB), ("c", 15 * GIB), ("d", 40 * GIB)]
     assert fit_summary(ceiling, needs) == (
-        "2 models fit within 15.5 GiB but not the 14.5 GiB actually available: the difference is held by "
+        "2 models fit within 15.5 GiB but not the 14.5 GiB actually available: b, c; the difference is held by "
         "desktop (1.0 GiB)"
     )
-    assert fit_summary(ceiling, [GIB, 40 * GIB]) == ""
+    assert fit_summary(ceiling, [("a", GIB), ("d", 40 * GIB)]) == ""
+    many = [(f"m{number}", 15 * GIB) for number in range(7)]
+    assert "m0, m1, m2, m3, m4 and 2 more; the difference" in fit_summary(ceiling, many)
     assert fit_summary(Ceiling(CARD, "x", 0, 0, 0, ()), []) == ""

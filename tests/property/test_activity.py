@@ -25,7 +25,6 @@ def observations(kinds: tuple[str, ...], states: st.SearchStrategy[str]) -> st.S
         state=states,
         reason=st.sampled_from(("a", "b")),
         observed_at=INSTANTS,
-        need=st.none() | st.integers(0, 1 << 40),
         pinned=st.booleans(),
         unreachable=st.booleans(),
         progressed_at=st.none() | INSTANTS,

@@ -58,6 +58,7 @@ async def test_of_a_holder_it_tells_what_proc_hides_and_only_the_variables_that_
         "working_directory": "/tmp",
         "listening_ports": list(ports),
         "listens_elsewhere": False,
+        "has_opened_gpu": False,
         "environment": {"APP_HOST": "0.0.0.0:9000"} if os.geteuid() == 0 else {},
         "configuration": [],
     }

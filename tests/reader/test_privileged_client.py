@@ -196,7 +196,25 @@ async def test_who_was_refused_and_then_forgotten_is_asked_about_anew(
         assert len(teller.asked) == ASKED_AT_MOST, "it was wanted all the time"
         clock.time += FORGOTTEN_AFTER + 1
         await look(client)
+        assert len(teller.asked) == ASKED_AT_MOST, "one look may be routine"
+        clock.time += SECOND
+        await look(client)
         await eventually(lambda: client.facts(KEY) == FACTS, "asked anew")
+
+
+async def test_routine_looks_every_few_minutes_do_not_start_the_reader_each_time(
+    client: PrivilegedClient, shared_bus: PrivateBus, clock: StillClock
+) -> None:
+    """It would be started and stopped, with three journal lines each, for ever."""
+    teller = Teller()
+    teller.answer = None
+    async with reader(shared_bus, teller):
+        await look(client)
+        await eventually(lambda: len(teller.asked) == 1, "asked once")
+        for _ in range(500):
+            clock.time += 300 * SECOND
+            await look(client)
+        assert len(teller.asked) == 1
 
 
 async def test_without_a_reader_it_says_so_and_asks_again_later(

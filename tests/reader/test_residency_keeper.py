@@ -281,8 +281,9 @@ async def test_what_is_old_is_asked_anew_only_of_engines_that_run(bench: Bench, 
     await eventually(lambda: side.cached("m.gguf") == MIB, "it is known")
     make_cold(file)
     side.clock.ahead += STALE_AFTER + 1
-    side.tick(activity="absent")
-    assert not side.keeper._due()
+    for activity in ("absent", "idle"):
+        side.tick(activity=activity)
+        assert not side.keeper._due()
     side.tick(activity="busy")
     side.keeper._wanted.set()
     await eventually(lambda: side.cached("m.gguf") == 0, "it was asked anew")

@@ -30,7 +30,9 @@ WITNESSED = (
     "nothing was done, and renderbox",
     "Renderbox is a tenant now",
     "renderbox gave",
+    "comfyui is claimed",
     "comfyui is stuck",
+    "nobody was asked for memory on behalf of a job that never ran",
     "health: degraded",
 )
 MARK = "GPUSUPERVISOR_TEST_DEMO"
@@ -69,7 +71,7 @@ def _left_behind(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 async def test_the_whole_story_happens_and_nothing_is_left_behind(folder: Path) -> None:
     demo = await _start(folder, "--once")
     output, errors = await demo.communicate()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason=
 def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A unit as installed below a folder that has the programs it starts."""
     (tmp_path / "app/bin").mkdir(parents=True)
-    for name in ("gpusupervisord", "gpusupervisor-helper", "gpusupervisor-reader", "python"):
+    for name in ("gpusupervisord", "gpusupervisor-helper", "gpusupervisor-reader", "gpusupervisorctl", "python"):
         program = tmp_path / "app/bin" / name
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)

@@ -154,7 +154,18 @@ def temper(*identities: ProcessIdentity, priority: int = 50) -> tuple[TenantDefi
 def test_a_users_unit_may_describe_itself_and_yield() -> None:
     definition, problems = temper(user_process(TITLE="Mine", NEEDS_VRAM="9G", PRIORITY="30"))
     assert problems == []
-    assert (definition.title, definition.needs_vram, definition.priority) == ("Mine", 9 * GIB, 30)
+    assert (definition.title, definition.needs_at_most, definition.priority) == ("Mine", 9 * GIB, 30)
+    assert definition.needs_vram is None
+
+
+@pytest.mark.parametrize(("said", "counts"), [("4G", 4 * GIB), ("20G", 8 * GIB)])
+def test_a_users_unit_can_lower_the_need_of_roots_file_and_not_raise_it(said: str, counts: int) -> None:
+    found = census(declare(), user_process(NEEDS_VRAM=said)).tenants["comfyui"]
+    definition, problems = tempered(replace(BASE.definitions["comfyui"], needs_vram=8 * GIB), found)
+    assert definition.needs_vram == counts
+    assert [each.message for each in problems] == (
+        ["a user's unit can only lower it, to 8.0 GiB at most"] if said == "20G" else []
+    )
 
 
 @pytest.mark.parametrize(

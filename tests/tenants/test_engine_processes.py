@@ -49,6 +49,9 @@ ROUTER_CHILD = (
 PROCESSES: dict[str, tuple[Chain, ...]] = {
     "ollama": (
         chain("/usr/local/bin/ollama serve"),
+        chain("/opt/ollama-linux-amd64 serve"),
+        chain("/opt/ollama-linux-amd64/bin/ollama serve"),
+        chain("/nix/store/abc-ollama-0.30/bin/.ollama-wrapped serve"),
         chain("/usr/lib/ollama/llama-server --model /m --port 38619 --host 127.0.0.1 --no-webui --offline -np 1",
               "/usr/local/bin/ollama serve"),
         chain("/bin/ollama runner --ollama-engine --model /home/alice/.ollama/models/blobs/sha256-1 --port 41",
@@ -57,11 +60,15 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
     ),
     "comfyui": (
         chain("python3 /opt/ComfyUI/main.py --listen 0.0.0.0 --port 8188", exes=[PY]),
+        chain("python3 main.py", exes=[PY], folder="/opt/comfy"),
+        chain("python main.py --listen 0.0.0.0", exes=[PY], folder="/app"),
         chain("python main.py --cuda-device 0", exes=[PY], folder="/home/a/ComfyUI"),
         chain("python3 /app/ComfyUI/main.py --listen", exes=[PY], cgroup=DOCKER),
         unit("comfyui.service"), unit("comfyui-gpu0.service"), user_unit("comfyui.service"),
     ),
     "llama-server": (
+        chain("/usr/bin/llama-server-cuda -m /m/a.gguf"),
+        chain("/usr/bin/python3 -m llama_cpp.server --model /m/a.gguf", exes=[PY]),
         chain(f"{LLAMA_SERVER} -m /m/qwen.gguf --host 0.0.0.0 --port 8080 -ngl 99"),
         chain("/app/llama-server -hf ggml-org/gemma", cgroup=DOCKER),
         chain("llama-server -m m.gguf", exes=["/nix/store/abc-llama-cpp/bin/llama-server"]),
@@ -69,6 +76,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
         unit("llama-server.service"), user_unit("llama-server@qwen.service"),
     ),
     "llama-router": (
+        chain("/usr/local/bin/llama-server"),
         chain(ROUTER_CHILD, f"{LLAMA_SERVER} --models-dir /m --port 8080"),
         chain(ROUTER_CHILD, "llama-server --models-preset /etc/llama.ini", exes=[LLAMA_SERVER, LLAMA_SERVER]),
         chain(f"{LLAMA_SERVER} --models-dir /m"),

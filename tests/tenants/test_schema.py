@@ -60,6 +60,12 @@ def test_the_probe_shorthand_comes_first_and_probes_corroborate() -> None:
     assert definition.activity.probes[1] == ProbeSpec("cpu", idle_after=10_000_000, threshold=5.0)
 
 
+def test_a_unit_may_be_stopped_as_a_release() -> None:
+    text = MINIMAL + '[[release]]\nmethod = "unit"\nunit = "llama@a.service"\naction = "restart"\nsettle = "5s"\n'
+    (rung,) = good(text).release
+    assert (rung.method, rung.unit, rung.action, rung.settle) == ("unit", "llama@a.service", "restart", 5_000_000)
+
+
 def test_a_release_is_read_whole() -> None:
     definition = good(
         WITH_ENDPOINT + '[[release]]\nfor-each = { get = "/api/ps", items = "models[].name" }\npost = "/api/generate"\n'
@@ -145,6 +151,9 @@ def test_a_release_is_read_whole() -> None:
         (WITH_ENDPOINT + '[[release]]\npost = "/a"\nheaders = { Host = "b" }\n', "release[0].headers.Host", "itself"),
         (WITH_ENDPOINT + '[[release]]\npost = "/a"\nwhen-busy = "maybe"\n', "release[0].when-busy", "deferred"),
         (WITH_ENDPOINT + '[[release]]\npost = "/a"\nmethod = "exec"\n', "release[0].method", "http"),
+        (MINIMAL + '[[release]]\nmethod = "unit"\n', "release[0].unit", "is missing"),
+        (MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.socket"\n', "release[0].unit", "no system service"),
+        (MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.service"\npost = "/a"\n', "release[0].post", ""),
         (
             WITH_ENDPOINT + '[[release]]\npost = "/a"\nversion = { get = "/v", value = "v", minimum = "new" }\n',
             "release[0].version.minimum",

@@ -24,6 +24,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "learned": ("learned", "forget"),
     "monitor": ("monitor",),
     "record": ("record-card",),
+    "films": ("record", "replay"),
 }
 """Modules of this package with the commands that each declares, in the order of `gpusupervisorctl --help`."""
 

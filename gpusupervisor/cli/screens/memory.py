@@ -12,6 +12,10 @@ from gpusupervisor.cli.terminal import Canvas
 WIDEST = 100
 """Columns of a bar; a longer one tells no more."""
 _COLOURS = ("green", "cyan", "magenta", "blue", "yellow")
+NAMED = 4
+"""Holders that are named."""
+_MUCH = 64 << 20
+"""Bytes."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SHADES = {"unattributed": ("▓", "%"), "driver": ("▒", "="), "host": ("▒", "="), "free": ("░", ".")}
 """Of what nobody holds: as blocks and in ASCII."""
@@ -80,6 +84,15 @@ def legend(gpu: Shape, canvas: Canvas) -> Text:
     """What the shades of the bar are, with sizes, on one line."""
     parts = [Text.assemble(shade(name, canvas), text(f"  {name} {size(part)}", QUIET)) for name, part in rest(gpu)]
     return Text("   ").join(parts)
+
+
+def kept_for_good(gpu: Shape) -> str:
+    """What no plan can ever have of a card, by holder, the largest first; empty when that is next to nothing."""
+    kept = sorted(gpu["unreclaimable"].items(), key=lambda each: (-each[1], each[0]))
+    named = ", ".join(f"{name} {size(part)}" for name, part in kept[:NAMED])
+    more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+    total = sum(part for _, part in kept)
+    return f"never reclaimable: {size(total)} ({named}{more})" if total >= _MUCH else ""
 
 
 def shade(name: str, canvas: Canvas) -> Key:

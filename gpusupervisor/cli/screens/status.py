@@ -19,8 +19,8 @@ from gpusupervisor.cli.screens.common import (
     text,
     word,
 )
-from gpusupervisor.cli.screens.memory import WIDEST, Holder, Key, Keys, bar, holders, keys, legend
-from gpusupervisor.cli.screens.tenants import why
+from gpusupervisor.cli.screens.memory import WIDEST, Holder, Key, Keys, bar, holders, kept_for_good, keys, legend
+from gpusupervisor.cli.screens.tenants import at_least, why
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import UNBOUNDED, Canvas
 
@@ -94,7 +94,9 @@ def _card(gpu: Shape, tenants: Mapping[str, Shape], marks: Keys, canvas: Canvas)
     if rows:
         card.append(table((), rows, right=(2,), names=1))
     card.append(legend(gpu, canvas))
-    notes: list[Item] = [(Text(), _kept(reservation)) for reservation in gpu["reservations"]]
+    kept = kept_for_good(gpu)
+    notes: list[Item] = [(Text(), text(kept, QUIET))] if kept else []
+    notes += [(Text(), _kept(reservation)) for reservation in gpu["reservations"]]
     if gpu["plan"]:
         notes.append((Text(">", LIVELY), text(f"{gpu['plan']} is being carried out")))
     if gpu["attribution_problem"]:
@@ -115,8 +117,9 @@ def _row(holder: Holder, key: Key, tenants: Mapping[str, Shape]) -> Row:
     tenant = tenants.get(holder.name)
     if tenant is None:
         return mark, text(holder.name, STRONG), held, Text(), Text()
-    least = ">= " if tenant["holdings_incomplete"] else ""
-    return mark, text(holder.name, STRONG), least + held, word(tenant["activity"]), why(tenant)
+    if tenant["holdings_incomplete"]:
+        held = at_least(holder.size)
+    return mark, text(holder.name, STRONG), held, word(tenant["activity"]), why(tenant)
 
 
 def _kept(reservation: Shape) -> Text:
@@ -126,10 +129,14 @@ def _kept(reservation: Shape) -> Text:
 
 def _without_memory(tenants: Iterable[Shape]) -> list[RenderableType]:
     """Who is there and holds nothing; and how many are not there."""
+    tenants = list(tenants)
     absent = sum(each["activity"] == "absent" and not each["holding"] for each in tenants)
     there = [each for each in tenants if each["activity"] != "absent" and not each["holding"]]
-    rows = [(text(each["id"], STRONG), word(each["activity"]), why(each)) for each in there]
-    shown: list[RenderableType] = ["", Text("holding nothing", QUIET), table((), rows)] if rows else []
+    shown: list[RenderableType] = []
+    for title, are_hidden in (("size unknown", True), ("holding nothing", False)):
+        found = [each for each in there if bool(each["holdings_incomplete"]) is are_hidden]
+        rows = [(text(each["id"], STRONG), word(each["activity"]), why(each)) for each in found]
+        shown += ["", Text(title, QUIET), table((), rows)] if rows else []
     if absent:
         number = "1 tenant is" if absent == 1 else f"{absent} tenants are"
         shown += ["", Text(f"{number} absent (gpusupervisorctl tenants lists all)", QUIET)]

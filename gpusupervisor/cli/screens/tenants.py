@@ -9,13 +9,31 @@ from gpusupervisor.cli.screens.common import BAD, QUIET, STRONG, Grid, absent, m
 from gpusupervisor.cli.shapes import Shape
 from gpusupervisor.cli.terminal import Canvas
 
+_OPEN = ("pressed", "out-of-memory")
+"""Sources of a need of which only a lower bound is known."""
 _ROOMY = 100
 """Columns from which on figures have columns of their own."""
 
 
 def held(tenant: Shape) -> str:
     """What it holds; a lower bound where the driver does not say all."""
-    return f">= {size(tenant['holding'])}" if tenant["holdings_incomplete"] else size(tenant["holding"])
+    return at_least(tenant["holding"]) if tenant["holdings_incomplete"] else size(tenant["holding"])
+
+
+def at_least(known: int | None) -> str:
+    """A size of which the driver tells a part, or nothing at all."""
+    return f">= {size(known)}" if known else "size unknown"
+
+
+def needs(tenant: Shape) -> str:
+    """What it needs in total: a figure, or a bound where only that is known."""
+    if tenant["need"] is None:
+        return "not known"
+    is_open, is_exact = tenant["need_source"] in _OPEN, tenant["need"] == tenant["need_at_least"]
+    if is_open and is_exact:
+        return f"more than {size(tenant['need'])}"
+    is_bound = is_open or (tenant["need_source"] == "learned" and not is_exact)
+    return f"{'at most ' if is_bound else ''}{size(tenant['need'])}"
 
 
 def all_tenants(tenants: Iterable[Shape], canvas: Canvas) -> list[RenderableType]:
@@ -55,7 +73,7 @@ def why(tenant: Shape) -> Text:
     said = [_reason(tenant).plain]
     if tenant["need"] is not None:
         missing = f", {size(tenant['shortfall'])} missing" if tenant["shortfall"] else ""
-        said.append(f"needs {size(tenant['need'])}{missing}")
+        said.append(f"needs {needs(tenant)}{missing}")
     if tenant["reclaimable"]:
         said.append(f"can give back {size(tenant['reclaimable'])}")
     return Text("; ".join(each for each in said if each))
@@ -75,7 +93,7 @@ def details(tenant: Shape, gpus: Mapping[str, str]) -> list[RenderableType]:
         *((("evidence" if not i else ""), text(line)) for i, line in enumerate(tenant["activity_evidence"])),
         ("holds", Text(held(tenant))),
         *(("", Text.assemble(size(value), " on ", text(gpus.get(u, u)))) for u, value in _apart(tenant["holdings"])),
-        ("needs", text(f"{size(tenant['need'])} ({tenant['need_source']})" if tenant["need"] else "not known")),
+        ("needs", text(f"{needs(tenant)} ({tenant['need_source']})" if tenant["need"] else "not known")),
         ("starved", text(f"{'yes' if tenant['starved'] else 'no'}, {tenant['starved_reason']}")),
         ("gives back", Text(size(tenant["reclaimable"]) + _kept(tenant["floor"]))),
         ("priority", Text(f"{tenant['priority']}, {tenant['idle_priority']} while idle")),

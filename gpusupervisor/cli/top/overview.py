@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpusupervisor.cli.screens.common import BAD, DOUBTFUL, LIVELY, QUIET, STRONG, STYLES, moment, size, text
-from gpusupervisor.cli.screens.memory import WIDEST, Key, bar, holders, key, legend
+from gpusupervisor.cli.screens.memory import WIDEST, Key, bar, holders, kept_for_good, key, legend
 from gpusupervisor.cli.screens.status import is_known, unreadable
 from gpusupervisor.cli.screens.tenants import held
 from gpusupervisor.cli.shapes import Shape
@@ -116,7 +116,9 @@ def _short_name(gpu: Shape) -> str:
 
 
 def _notes(gpu: Shape) -> Iterable[Text]:
-    """What goes on with a card."""
+    """What goes on with a card, and what it can never give."""
+    if is_known(gpu) and (kept := kept_for_good(gpu)):
+        yield text(kept, QUIET)
     if gpu["plan"]:
         yield Text.assemble(("> ", LIVELY), text(f"plan {gpu['plan']} is being carried out"))
     for kept in gpu["reservations"]:

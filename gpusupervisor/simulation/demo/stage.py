@@ -16,12 +16,6 @@ from gpusupervisor.simulation.nvml import SimulatedCard, SimulatedGpu
 from gpusupervisor.simulation.worlds import lay_out
 from gpusupervisor.tenants.catalog import SHIPPED
 
-SHORT = "2s"
-"""How long quiet has to last before it counts as idle; 10 s in the shipped definitions."""
-PROBES = "".join(
-    f'[[activity.probes]]\nkind = "{kind}"\nidle-after = "{SHORT}"\n' for kind in ("sm-utilization", "vram")
-)
-
 
 class StageError(Exception):
     """The stage cannot be set up; the text says what is missing."""
@@ -114,10 +108,9 @@ class Stage:
             **{file.name: "" for file in SHIPPED.glob("*.toml")},  # empty files mask: nothing of this machine is probed
             "desktop.toml": '[match]\ncommand-lines = ["*engines.desktop*"]\n',
             "ollama.toml": f'min-residency = "1s"\n[match]\nexecutables = ["{self.directory}/ollama/*"]\n'
-            f'[endpoint]\nurl = "{self.ollama.url}"\n[[activity.probes]]\nkind = "ollama"\n{PROBES}',
+            f'[endpoint]\nurl = "{self.ollama.url}"\n',
             "comfyui.toml": f'needs-vram = "14G"\n[match]\ncommand-lines = ["*engines.comfyui*"]\n'
-            f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n'
-            f'[activity]\nstuck-after = "10s"\n[[activity.probes]]\nkind = "comfyui"\n{PROBES}',
+            f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n',
         }
         for name, text in files.items():
             (self.tenants / name).write_text(text)

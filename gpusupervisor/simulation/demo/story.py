@@ -15,6 +15,7 @@ from gpusupervisor.simulation.engines.third_app import API_AS_TENANT
 
 GIB = 1024**3
 TIMEOUT = 30_000_000
+QUESTION = b'{"model": "llama3.1:13b", "prompt": "hello", "stream": false, "options": {"num_predict": 5}}'
 RENDERBOX = f"""\
 title = "Renderbox"
 priority = 20
@@ -90,8 +91,7 @@ class Story:
     async def _an_idle_model(self) -> None:
         self._tell.scene("1. An LLM server holds 13 GiB that it is not using")
         self._tell.says("A short chat: Ollama loads llama3.1:13b, answers, and keeps the model in VRAM.")
-        question = b'{"model": "llama3.1:13b", "prompt": "hello", "stream": false, "options": {"num_predict": 5}}'
-        await self._post(self._stage.ollama.url, "/api/generate", question)
+        await self._post(self._stage.ollama.url, "/api/generate", QUESTION)
         seen = await self._witness.sees(
             "/tenants/ollama", "Tenant", "Ollama idle with its model in VRAM",
             Activity=lambda state: state == "idle", Holding=lambda size: size >= 12 * GIB,
@@ -151,14 +151,33 @@ class Story:
 
     async def _a_dead_queue(self) -> None:
         self._tell.scene("5. A node kills ComfyUI's worker: its queue claims to run a job that nobody works on")
+        self._tell.says("Ollama has loaded its model again, and renderbox its data: the card is full.")
+        await self._post(self._stage.ollama.url, "/api/generate", QUESTION)
+        await self._post(self._stage.stranger.url, "/work", b'{"seconds": 1}')
+        for tenant, size in (("ollama", 12 * GIB), ("renderbox", 8 * GIB)):
+            await self._witness.sees(
+                f"/tenants/{tenant}", "Tenant", f"{tenant} idle with its memory",
+                Activity=lambda state: state == "idle", Holding=size.__le__,
+            )  # fmt: skip
         job = b'{"prompt": {"1": {"class_type": "SimulatedDefect", "inputs": {}}}}'
         await self._post(self._stage.comfyui.url, "/prompt", job)
         seen = await self._witness.sees(
-            "/tenants/comfyui", "Tenant", "the stale queue entry", Activity=lambda state: state == "stuck"
+            "/tenants/comfyui",
+            "Tenant",
+            "the claim of the stale queue entry",
+            Activity=lambda state: state == "claimed",
+        )
+        self._tell.saw(f"comfyui is claimed: {seen['ActivityReason']}")
+        seen = await self._witness.sees(
+            "/tenants/comfyui", "Tenant", "the stale queue entry", patience=60, Activity=lambda state: state == "stuck"
         )
         self._tell.saw(f"comfyui is stuck: {seen['ActivityReason']}")
         self._tell.saw(f"what it breaks: {seen['Impact']}")
         self._tell.saw(f"what to do: {seen['Remedy']}")
+        ollama = await self._witness.properties("/tenants/ollama", "Tenant")
+        if ollama["Holding"] < 12 * GIB:
+            raise DidNotHappenError("Ollama has lost its model to a job that never ran")
+        self._tell.saw("nobody was asked for memory on behalf of a job that never ran")
         health = await self._witness.sees("/health", "Health", "health", State=lambda state: state == "degraded")
         self._tell.saw(f"health: {health['State']}, {health['Summary']}")
         await self.show()

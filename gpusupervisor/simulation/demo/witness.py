@@ -67,7 +67,9 @@ class Witness:
         interface = f"{BUS_NAME}.Tenants"
         await self._call("Release", "s", [tenant], interface, f"{ROOT}/tenants")
 
-    async def sees(self, path: str, interface: str, what: str, **wanted: Callable[[Any], bool]) -> dict[str, Any]:
+    async def sees(
+        self, path: str, interface: str, what: str, patience: float = PATIENCE, **wanted: Callable[[Any], bool]
+    ) -> dict[str, Any]:
         """Wait until properties are as wanted; returns all of them."""
         found: dict[str, Any] = {}
 
@@ -76,7 +78,7 @@ class Witness:
             found = await self.properties(path, interface)
             return bool(found) and all(test(found[name]) for name, test in wanted.items())
 
-        await self._until(is_so, what)
+        await self._until(is_so, what, patience)
         return found
 
     async def hears(self, member: str, what: str, test: Callable[[list[Any]], bool]) -> list[Any]:
@@ -96,13 +98,13 @@ class Witness:
     async def _is_there(self) -> bool:
         return bool(await self._call("NameHasOwner", "s", [BUS_NAME], "org.freedesktop.DBus", "/org/freedesktop/DBus"))
 
-    async def _until(self, test: Callable[[], Any], what: str) -> None:
+    async def _until(self, test: Callable[[], Any], what: str, patience: float = PATIENCE) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 while not await test():  # noqa: ASYNC110  (properties whose changes are not signalled are awaited too)
                     await asyncio.sleep(LOOK_AGAIN)
         except TimeoutError:
-            raise DidNotHappenError(f"{what}: not within {PATIENCE:.0f} s") from None
+            raise DidNotHappenError(f"{what}: not within {patience:.0f} s") from None
 
     async def _call(self, member: str, signature: str, body: list[object], interface: str, path: str) -> Any:  # noqa: ANN401
         destination = interface if interface == "org.freedesktop.DBus" else BUS_NAME

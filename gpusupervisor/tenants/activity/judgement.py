@@ -110,7 +110,6 @@ def _activity(evidence: Evidence, found: _Finding, previous: Activity, now: int)
         evidence=tuple(f"{seen.probe}: {seen.state}: {seen.reason}" for seen in current),
         observed_at=min((seen.observed_at for seen in found.basis), default=now),
         since=previous.since if previous.state == found.state and previous != UNOBSERVED else now,
-        need=authority.need if authority else None,
         pinned=any(seen.pinned for seen in current),
         unreachable=authority.unreachable if authority else False,
         trouble=authority.trouble if authority else "",
@@ -120,6 +119,7 @@ def _activity(evidence: Evidence, found: _Finding, previous: Activity, now: int)
         remedy=found.remedy,
         placement=authority.placement if authority else None,
         out_of_memory_at=max(failures, default=None),
+        says_rest=_word(current) is None and _denies_work(current),
         branch=found.branch,
     )
 
@@ -137,6 +137,12 @@ def _answered(current: Sequence[Observation]) -> bool | None:
 def _word(current: Sequence[Observation]) -> Observation | None:
     """The first engine's API that reports work."""
     return next((seen for seen in current if seen.state == "busy" and seen.probe not in PROCESS_PROBES), None)
+
+
+def _denies_work(current: Sequence[Observation]) -> bool:
+    """Whether the engine's API, where it is the authority, reports that nothing runs."""
+    authority = _authority(current)
+    return authority is not None and authority.state == "idle" and authority.probe not in PROCESS_PROBES
 
 
 def _advance(evidence: Evidence, course: Course, now: int) -> Course:
@@ -228,8 +234,7 @@ def _working_without_word(evidence: Evidence, now: int) -> _Finding | None:
     """Motion in several samples, where no API denies that there is work; both kinds of it where one does."""
     signs, recent = evidence.signs, now - WORK_SPAN
     computes, grows = signs.sm_sustained_at >= recent, signs.rise_sustained_at >= recent
-    authority = _authority(evidence.observations)
-    denied = authority is not None and authority.state == "idle" and authority.probe not in PROCESS_PROBES
+    denied = _denies_work(evidence.observations)
     if not evidence.presence.holders or (denied and not (computes and grows)):
         return None
     if grows:
@@ -300,7 +305,6 @@ def _if_fresh(observation: Observation, now: int, freshness: int) -> Observation
         observation,
         state="unknown",
         reason=f"last heard too long ago ({observation.state} then)",
-        need=None,
         unreachable=False,
         trouble="",
         answered=None if observation.answered is None else False,

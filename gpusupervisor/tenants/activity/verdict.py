@@ -42,8 +42,6 @@ class Observation:
     """One clause for a person, e.g. "2 prompts in its queue"."""
     observed_at: int
     """Microseconds of the domain clock at which the evidence was taken (not received)."""
-    need: int | None = None
-    """Bytes the engine reports that it wants in total; None when it does not say."""
     pinned: bool = False
     """The user asked the engine to keep its memory."""
     unreachable: bool = False
@@ -79,7 +77,6 @@ class Activity:
     """The oldest evidence that the verdict rests on."""
     since: int
     """When the tenant came into this state."""
-    need: int | None = None
     pinned: bool = False
     unreachable: bool = False
     trouble: Trouble = ""
@@ -94,6 +91,8 @@ class Activity:
     """None when the engine does not say, or has loaded nothing."""
     out_of_memory_at: int | None = None
     """When work of it last failed for lack of memory, as the engine said or as was seen; None when it did not."""
+    says_rest: bool = False
+    """Its engine's API says that nothing runs, whatever else is seen of it, e.g. that it still gives memory back."""
     branch: str = ""
     """Which way of the judgement led here, e.g. "claimed", "stirring-cpu"; a stable name for counters."""
 

@@ -124,7 +124,8 @@ class _Asking:
         """Raises _Refused for an older engine, HttpError."""
         version = query(requirement.value, await self._get(requirement.get))
         shown = harmless(version, 40) if isinstance(version, str) else "an unknown version"
-        new_enough = at_least(version, requirement.minimum) if isinstance(version, str) else None
+        # One that cannot be compared ("0.0.0", "nightly") is somebody's own build, which is not old.
+        new_enough = at_least(version, requirement.minimum) is not False if isinstance(version, str) else False
         if not new_enough:
             raise _Refused(
                 f"its version is {shown}; this release needs {requirement.minimum} or later, older ones misbehave"

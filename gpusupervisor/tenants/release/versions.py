@@ -19,4 +19,6 @@ def parse_version(text: str) -> tuple[tuple[int, ...], bool] | None:
 def at_least(version: str, minimum: str) -> bool | None:
     """Whether `version` is not older than `minimum`; None when either cannot be compared."""
     left, right = parse_version(version), parse_version(minimum)
+    if left is not None and not any(left[0]):
+        return None  # 0.0.0 is what was built from source without a version
     return None if left is None or right is None else left >= right

@@ -83,7 +83,8 @@ async def test_ollama_from_loading_to_a_deferred_release(start: Start, http: Eng
     loading = await seen.until("busy")
     assert "loaded" in loading.reason
     assert loading.reason.endswith("; part of it did not fit into VRAM")
-    assert loading.need == 30 * GIB
+    assert loading.placement is not None
+    assert loading.placement.wanted == 30 * GIB
     await view.until(lambda: any(process.sm for process in view.processes()))
     assert (await seen.look()).reason.startswith("a request is running on big:latest")
     answer = await request_release(UNLOAD, Place(ollama.url), http)

@@ -104,9 +104,9 @@ def test_the_first_unknown_counts_from_now_not_from_boot() -> None:
 
 
 def test_need_pin_and_failures_are_the_engines() -> None:
-    told = replace(seen("busy"), need=13, pinned=True, out_of_memory_at=70)
+    told = replace(seen("busy"), pinned=True, out_of_memory_at=70)
     activity = verdict(told, seen("idle", "vram"), signs=Signs(out_of_memory_at=60))
-    assert (activity.need, activity.pinned, activity.out_of_memory_at) == (13, True, 70)
+    assert (activity.pinned, activity.out_of_memory_at) == (True, 70)
     assert verdict(told, signs=Signs(out_of_memory_at=80)).out_of_memory_at == 80
 
 
@@ -327,6 +327,19 @@ def test_memory_that_falls_protects_for_a_moment() -> None:
         engine.sees(held=2 * GIB)
     states = [engine.sees(held=GIB).state for _ in range(4)]
     assert states == ["stirring", "stirring", "idle", "idle"]
+
+
+def test_an_engine_that_reports_no_work_rests_though_it_still_gives_memory_back() -> None:
+    engine = Onlooker()
+    for _ in range(15):
+        engine.sees(held=12 * GIB)
+    falling = engine.sees(cpu=1000, held=GIB)
+    assert (falling.state, falling.says_rest) == ("stirring", True)
+    assert not engine.sees("busy", sm=90, held=GIB).says_rest
+    app = Onlooker("sm-utilization")
+    for _ in range(15):
+        app.sees()
+    assert (app.activity.state, app.activity.says_rest) == ("idle", False)
 
 
 def test_growing_memory_that_an_engine_denies_protects_and_claims_nothing() -> None:

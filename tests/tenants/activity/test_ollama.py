@@ -13,6 +13,7 @@ from gpusupervisor.tenants.activity.probes.process_activity import Signs
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.definition import ProbeSpec
 from tests.http_peer import HTML, REDIRECT, Peer, reply
+from tests.processes.builders import process
 from tests.tenants.activity.builders import GIB, MIDNIGHT, SECOND, context, holder, presence
 
 SPEC = ProbeSpec("ollama", timeout=10 * SECOND)
@@ -24,6 +25,11 @@ def stamp(seconds: float) -> str:
     """So many seconds after the tests' instant 0, as Go writes it."""
     whole = datetime.fromtimestamp(MIDNIGHT // SECOND + int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{whole}.895425588Z"
+
+
+def wanted(seen: Observation) -> int | None:
+    """Bytes that its models take in total."""
+    return seen.placement.wanted if seen.placement else None
 
 
 def model(name: str = "llama3:8b", size: int = 6 * GIB, vram: int = 6 * GIB, expires: str = "") -> dict[str, object]:
@@ -72,7 +78,7 @@ async def look(ollama: Peer, http: EngineHttp, *, runner: Peer | None = None) ->
 async def test_without_a_model_it_is_idle_and_its_version_known(ollama: Peer, http: EngineHttp) -> None:
     seen = await look(ollama, http)
     assert (seen.state, seen.reason) == ("idle", "no model is loaded")
-    assert (seen.version, seen.need, seen.pinned) == ("0.33.0-rc2", None, False)
+    assert (seen.version, seen.placement, seen.pinned) == ("0.33.0-rc2", None, False)
 
 
 async def test_a_runner_with_a_working_slot_is_busy(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
@@ -85,7 +91,7 @@ async def test_a_runner_with_a_working_slot_is_busy(ollama: Peer, http: EngineHt
 async def test_a_runner_with_idle_slots_is_idle(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
     ollama.says("/api/ps", {"models": [model()]})
     seen = await look(ollama, http, runner=runner)
-    assert (seen.state, seen.need) == ("idle", 6 * GIB)
+    assert (seen.state, wanted(seen)) == ("idle", 6 * GIB)
 
 
 async def test_a_runner_that_still_loads_is_busy(ollama: Peer, http: EngineHttp, runner: Peer) -> None:
@@ -160,14 +166,14 @@ async def test_a_spilled_model_tells_what_it_wants(ollama: Peer, http: EngineHtt
     ollama.says("/api/ps", {"models": [model(size=13 * GIB, vram=9 * GIB)]})
     runner.says("/slots", [{"id": 0, "is_processing": True}])
     seen = await look(ollama, http, runner=runner)
-    assert (seen.state, seen.need) == ("busy", 13 * GIB)
+    assert (seen.state, wanted(seen)) == ("busy", 13 * GIB)
     assert seen.reason.endswith("part of it did not fit into VRAM")
 
 
 async def test_models_of_the_cloud_hold_nothing_here(ollama: Peer, http: EngineHttp) -> None:
     ollama.says("/api/ps", {"models": [{"name": "gpt:cloud", "remote_host": "https://ollama.com"}]})
     seen = await look(ollama, http)
-    assert (seen.state, seen.need) == ("idle", None)
+    assert (seen.state, seen.placement) == ("idle", None)
 
 
 async def test_an_older_runner_is_idle_once_its_processes_were_seen_quiet(ollama: Peer, http: EngineHttp) -> None:
@@ -282,3 +288,24 @@ def test_what_is_no_timestamp_is_none(text: object) -> None:
 )
 def test_a_runners_port_is_read_from_its_command_line(line: tuple[str, ...], ports: tuple[int, ...]) -> None:
     assert runner_ports([holder(command_line=line), holder(command_line=line)]) == ports
+
+
+async def test_a_model_whose_runner_was_killed_is_listed_and_not_there(peer: Peer, http: EngineHttp) -> None:
+    """Ollama does not notice that an idle runner has ended."""
+    peer.says("/api/ps", {"models": [model()]})
+    peer.says("/api/version", {"version": "0.30.0"})
+    here = replace(presence(peer.url), servers=(process(50),))
+    seen = await OllamaProbe(SPEC).observe(context(http, here))
+    assert "lists llama3:8b, but no process of it holds VRAM: its runner has ended" in seen.reason
+    assert wanted(seen) is None
+
+
+async def test_a_version_is_forgotten_with_its_process(peer: Peer, http: EngineHttp) -> None:
+    peer.says("/api/ps", {"models": []})
+    probe = OllamaProbe(SPEC)
+    for pid, version in ((50, "0.3.0"), (60, "0.30.0")):
+        peer.says("/api/version", {"version": version})
+        here = replace(presence(peer.url), servers=(process(pid),))
+        for _ in range(2):
+            assert (await probe.observe(context(http, here))).version == version
+    assert peer.paths.count("/api/version") == 2

@@ -65,13 +65,21 @@ async def test_nothing_loaded_is_nothing_to_release(ollama: Peer, http: EngineHt
     assert "/api/generate" not in ollama.paths
 
 
-@pytest.mark.parametrize("version", ["0.3.10", "0.1", None, 3, "nightly"])
+@pytest.mark.parametrize("version", ["0.3.10", "0.1", None, 3])
 async def test_too_old_an_engine_is_not_asked(ollama: Peer, http: EngineHttp, version: object) -> None:
     ollama.says("/api/version", {"version": version})
     answer = await release(UNLOAD, ollama, http)
     assert (answer.accepted, answer.outcome) == (False, "refused")
     assert "0.3.11 or later" in answer.detail
     assert ollama.paths == ["/api/version"]
+
+
+@pytest.mark.parametrize("version", ["0.0.0", "nightly", "0.0.0-dirty"])
+async def test_an_unknown_version_is_not_old(ollama: Peer, http: EngineHttp, version: str) -> None:
+    ollama.says("/api/version", {"version": version})
+    answer = await release(UNLOAD, ollama, http)
+    assert answer.outcome != "refused"
+    assert "/api/ps" in ollama.paths
 
 
 async def test_a_version_that_cannot_be_asked_for_fails(ollama: Peer, http: EngineHttp) -> None:

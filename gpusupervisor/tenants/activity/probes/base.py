@@ -62,6 +62,11 @@ async def ask(context: ProbeContext, path: str, timeout: int) -> object:  # noqa
 async def fetch(context: ProbeContext, path: str, timeout: int) -> Answer:  # noqa: ASYNC109
     """What the tenant's endpoint answers, when it is a success. Raises HttpError."""
     presence = context.presence
+    if presence.is_elsewhere:
+        raise NotAllowed(
+            "it listens in a network of its own, and no published port is known to lead to it; publish its port on "
+            f"127.0.0.1, or set url under [endpoint] in /etc/gpusupervisor/tenants.d/{presence.id}.toml"
+        )
     # Another machine is asked only when a file says so: a process could name any.
     answer = await context.http.get(
         presence.endpoint, path, timeout=timeout, headers=presence.headers, remote=presence.endpoint_is_written,
@@ -87,8 +92,9 @@ def _about_key(presence: TenantPresence) -> str:
 
 def unanswered(kind: str, error: HttpError, context: ProbeContext) -> Observation:
     """The observation when the engine could not be asked: never idle."""
-    if not context.presence.endpoint and not context.presence.holders:
-        return Observation(kind, "absent", context.presence.absence, context.now)
+    presence = context.presence
+    if not presence.endpoint and not presence.holders and not presence.is_elsewhere:
+        return Observation(kind, "absent", presence.absence, context.now)
     if isinstance(error, Unreachable):
         return Observation(kind, "absent", str(error), context.now, unreachable=True, trouble="unreachable")
     reason = f"its API cannot be asked: {error}" if isinstance(error, NotAllowed) else f"its API {error}"

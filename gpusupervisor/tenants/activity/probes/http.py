@@ -82,8 +82,10 @@ class HttpProbe:
 
 def _worker_address(holder: Holder, flag: str) -> str | None:
     """Where a process listens, by its own command line; None when that does not say."""
+    if holder.identity is None or holder.identity.is_elsewhere:
+        return None
     named = Endpoint("http://127.0.0.1:1", port_flags=(flag,))
-    port = address_on_command_line(named, holder.identity.command_line if holder.identity else ()).port
+    port = address_on_command_line(named, holder.identity.command_line).port
     return f"http://127.0.0.1:{port}" if port else None
 
 

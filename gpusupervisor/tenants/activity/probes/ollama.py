@@ -11,6 +11,7 @@ from typing import Literal
 
 from gpusupervisor.engine_http import BadAnswer, HttpError, Unreachable
 from gpusupervisor.foreign_text import harmless
+from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, unanswered
 from gpusupervisor.tenants.activity.probes.ollama_answers import (
     LoadedModel,
@@ -20,6 +21,7 @@ from gpusupervisor.tenants.activity.probes.ollama_answers import (
     version_of,
 )
 from gpusupervisor.tenants.activity.verdict import Observation, Placement
+from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.definition import ProbeSpec
 
 QUIET_WINDOW = 10_000_000
@@ -40,10 +42,15 @@ class OllamaProbe:
         self._request_timeout = spec.timeout
         self._window = spec.idle_after or QUIET_WINDOW
         self._version = ""
+        self._servers: frozenset[ProcessKey] = frozenset()
+        """The processes that the version is of."""
         self._expiries: dict[str, int] = {}
 
     async def observe(self, context: ProbeContext) -> Observation:
         """See `Probe`."""
+        servers = frozenset(server.key for server in context.presence.servers)
+        if servers and servers != self._servers:
+            self._version, self._servers = "", servers
         try:
             models = local_models(await ask(context, "/api/ps", self._request_timeout))
         except HttpError as error:
@@ -57,16 +64,18 @@ class OllamaProbe:
         state, reason = self._judge(models, runners, context)
         if models and state != "unknown" and any(model.spilled for model in models):
             reason += "; part of it did not fit into VRAM"
+        ghosts = _are_ghosts(models, context.presence)
+        if ghosts:
+            reason += f"; Ollama lists {_names(models)}, but no process of it holds VRAM: its runner has ended"
         self._expiries = {model.name: model.expires_at for model in models}
         return Observation(
             self.kind,
             state,
             reason,
             context.now,
-            need=sum(model.size for model in models) or None,
             pinned=any(model.pinned for model in models),
             version=self._version,
-            placement=Placement(sum(m.size for m in models), sum(m.size_vram for m in models)) if models else None,
+            placement=_placement(models) if models and not ghosts else None,
         )
 
     def _judge(
@@ -107,6 +116,16 @@ class OllamaProbe:
     async def _ask_runners(self, context: ProbeContext) -> Sequence[Runner]:
         ports = runner_ports(context.presence.holders)[:MAX_RUNNERS]
         return await asyncio.gather(*(_ask_runner(context, port) for port in ports))
+
+
+def _placement(models: Sequence[LoadedModel]) -> Placement:
+    return Placement(sum(model.size for model in models), sum(model.size_vram for model in models))
+
+
+def _are_ghosts(models: Sequence[LoadedModel], presence: TenantPresence) -> bool:
+    """Whether Ollama lists models of which nothing is left: it does not notice that an idle runner was killed."""
+    placed = sum(model.size_vram for model in models)
+    return placed > 0 and bool(presence.servers) and not presence.holders and not presence.unknown_on
 
 
 async def _ask_runner(context: ProbeContext, port: int) -> Runner:

@@ -84,9 +84,10 @@ def version_of(answer: object) -> str:
 
 
 def runner_ports(holders: Iterable[Holder]) -> tuple[int, ...]:
-    """The ports on 127.0.0.1 that the runners among the holders were told to listen on, each once."""
-    ports = {port for holder in holders if holder.identity and (port := _port(holder.identity.command_line))}
-    return tuple(sorted(ports))
+    """The ports on 127.0.0.1 that the runners among the holders were told to listen on, each once. In a network of its
+    own none leads to a runner."""
+    here = (holder.identity for holder in holders if holder.identity and not holder.identity.is_elsewhere)
+    return tuple(sorted({port for each in here if (port := _port(each.command_line))}))
 
 
 def _port(command_line: tuple[str, ...]) -> int:
