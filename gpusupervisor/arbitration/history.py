@@ -47,7 +47,7 @@ class TenantHistory:
     resident_since: int | None = None
     asked_at: deque[int] = field(default_factory=lambda: deque(maxlen=256))
     must_rest: bool = False
-    """It has been asked and has not rested since."""
+    """It has been asked, and has neither rested nor given its memory back since."""
     cooldown_until: int = 0
     cooldown_reason: str = ""
     reloaded_at: int | None = None
@@ -129,6 +129,7 @@ class History:
     def judged(self, result: StepResult, left: Mapping[str, int], now: int, plan: str) -> None:
         """A release has its outcome. left: GPU UUID to the bytes that stayed, where that was measured."""
         past = self.of(result.tenant)
+        past.must_rest &= result.outcome != "freed"  # what it does after that, it has begun anew
         before = past.failure
         past.failure = failed(before, result, left, past.anchors, now, plan)
         if past.failure is not None and past.failure is not before:

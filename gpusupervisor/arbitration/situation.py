@@ -39,7 +39,7 @@ class TenantSituation:
     unproven: str = ""
     """Why no room is made automatically on its word, in a clause; empty when its processes and the GPU vouch for it."""
     must_rest: bool = False
-    """It has been asked for its memory and has not rested since: it is no beneficiary."""
+    """It has been asked for its memory, and has neither rested nor given it back since: it is no beneficiary."""
     less_helps: bool = False
     has_release: bool = False
     protected: bool = False

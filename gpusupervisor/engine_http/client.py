@@ -1,6 +1,7 @@
 """The one HTTP client with which engines are asked: bounded in time and size, and it follows nobody."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -71,6 +72,7 @@ class _Exchange:
     headers: Sequence[tuple[str, str]]
     body: bytes
     largest: int
+    until: re.Pattern[bytes] | None
     stage: Literal["connecting", "handshaking", "asking"] = "connecting"
     """What takes long."""
 
@@ -99,9 +101,12 @@ class EngineHttp:
         headers: Sequence[Header] = (),
         remote: bool = False,
         peer: Peer = NO_USERS,
+        until: re.Pattern[bytes] | None = None,
     ) -> Answer:
         """GET `path` at `base`; see `request`."""
-        return await self.request("GET", base, path, timeout=timeout, headers=headers, remote=remote, peer=peer)
+        return await self.request(
+            "GET", base, path, timeout=timeout, headers=headers, remote=remote, peer=peer, until=until
+        )
 
     async def request(
         self,
@@ -115,12 +120,14 @@ class EngineHttp:
         remote: bool = False,
         largest: int = MAX_BODY,
         peer: Peer = NO_USERS,
+        until: re.Pattern[bytes] | None = None,
     ) -> Answer:
         """Send one request and read the whole answer.
 
         path: begins with "/", query included, already encoded. timeout: microseconds for everything,
         connecting included. headers: keys are read from their files now. remote: `base` may be another machine.
         largest: bytes of a body that are read. peer: what must be at the other end before anything is sent.
+        until: of an answer without an end, read up to where this is found, which is the answer's body.
         Redirects are not followed.
         Raises HttpError.
         """
@@ -128,9 +135,9 @@ class EngineHttp:
         if not remote and not is_local(address):
             raise NotAllowed(f"{address} is not on this machine")
         if self._heard is None:
-            return await self._request(verb, address, path, timeout, body, headers, largest, peer)
+            return await self._request(verb, address, path, timeout, body, headers, largest, peer, until)
         try:
-            answer = await self._request(verb, address, path, timeout, body, headers, largest, peer)
+            answer = await self._request(verb, address, path, timeout, body, headers, largest, peer, until)
         except HttpError as error:
             self._heard(verb, address, path, error)
             raise
@@ -147,6 +154,7 @@ class EngineHttp:
         headers: Sequence[Header],
         largest: int,
         peer: Peer,
+        until: re.Pattern[bytes] | None,
     ) -> Answer:
         parts = urlsplit(address)
         host = parts.netloc or "localhost"
@@ -156,7 +164,7 @@ class EngineHttp:
             all_headers.append(("Content-Length", str(len(body or b""))))
         prefix = parts.path if parts.netloc else ""
         kind = _Kind(address.removesuffix(prefix) if prefix else address, peer, has_key(headers))
-        exchange = _Exchange(kind, verb, prefix + path, all_headers, body or b"", largest)
+        exchange = _Exchange(kind, verb, prefix + path, all_headers, body or b"", largest, until)
         try:
             async with asyncio.timeout(timeout / MICROSECONDS):
                 return await self._ask(exchange)
@@ -217,7 +225,7 @@ class EngineHttp:
         whole = False
         try:
             answer = await connection.exchange(
-                exchange.verb, exchange.target, exchange.headers, exchange.body, exchange.largest
+                exchange.verb, exchange.target, exchange.headers, exchange.body, exchange.largest, exchange.until
             )
             whole = connection.reusable
         finally:

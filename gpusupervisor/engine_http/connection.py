@@ -6,6 +6,7 @@ httpx adds (redirects, cookies, proxies, decompression) is all unwanted.
 
 import asyncio
 import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
@@ -95,9 +96,16 @@ class Connection:
         return self._protocol.our_state is h11.IDLE and not self._reader.at_eof()
 
     async def exchange(
-        self, verb: str, target: str, headers: Sequence[tuple[str, str]], body: bytes, largest: int = MAX_BODY
+        self,
+        verb: str,
+        target: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        largest: int = MAX_BODY,
+        until: re.Pattern[bytes] | None = None,
     ) -> Answer:
-        """Send a request and read the whole answer, of `largest` bytes at most.
+        """Send a request and read the whole answer, of `largest` bytes at most. until: of an answer without an
+        end, read up to where this is found; what was found is the answer's body.
 
         Raises BadAnswer, NotAllowed (the request cannot be sent as described), EOFError when the peer closed
         without a word.
@@ -110,12 +118,12 @@ class Connection:
         with self._peers_mistakes_told():
             self._writer.write(data)
             await self._writer.drain()
-            answer = await self._read(largest)
+            answer = await self._read(largest, until)
             if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
                 self._protocol.start_next_cycle()
         return answer
 
-    async def _read(self, largest: int) -> Answer:
+    async def _read(self, largest: int, until: re.Pattern[bytes] | None) -> Answer:
         response, body = await self._head(), bytearray()
         if 300 <= response.status_code < 400:
             raise BadAnswer("answered with a redirect, which is not followed")
@@ -124,6 +132,9 @@ class Connection:
             raise BadAnswer("answered in a compression that was not asked for")
         while isinstance(event := await self._event(), h11.Data):
             body += event.data
+            if until is not None and (found := until.search(body)):
+                body = bytearray(found[0])
+                break
             if len(body) > largest:
                 raise BadAnswer(f"answered more than {largest >> 20} MiB")
         return Answer(response.status_code, bytes(body), headers.get(b"content-type", b"").decode("latin-1"))

@@ -102,8 +102,6 @@ class Table:
     """Its configuration file has flags without their dashes, and variables, as keys."""
     file_beats_flags: bool = False
     """What its configuration file sets counts more than its command line."""
-    checked: str = ""
-    """The version of the engine that the settings were compared with."""
 
     def variables(self) -> frozenset[str]:
         """All environment variables that it may be set by."""

@@ -1,6 +1,7 @@
 """The service's boundary, with a stage behind it in the place of the machine."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -240,8 +241,9 @@ class StagedHttp(EngineHttp):
         remote: bool = False,
         largest: int = MAX_BODY,
         peer: Peer = NO_USERS,
+        until: re.Pattern[bytes] | None = None,
     ) -> Answer:
-        """See `EngineHttp`."""
+        """See `EngineHttp`: a recorded answer is whole."""
         where = connectable(base)
         if not remote and not is_local(where):
             raise NotAllowed(f"{where} is not on this machine")

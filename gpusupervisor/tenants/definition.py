@@ -63,6 +63,10 @@ class Endpoint:
     """Command-line flags of its processes that name the real port, e.g. ("--port",): the last one seen wins."""
     host_flags: tuple[str, ...] = ()
     """Command-line flags that name the address it listens on: a host, or a host and a port (":9292")."""
+    tls_flags: tuple[str, ...] = ()
+    """Command-line flags with which it speaks TLS, e.g. ("--ssl-key-file",)."""
+    prefix_flags: tuple[str, ...] = ()
+    """Command-line flags that name a path which all paths of its API begin with."""
     host_variable: str = ""
     """Environment variable of its processes that names the address it listens on, e.g. "OLLAMA_HOST"; flags win."""
     port_variable: str = ""
@@ -100,6 +104,8 @@ class ProbeSpec:
     """http: JMESPath; true = busy, false = idle, anything else (null too) = unknown."""
     stirring_when: str = ""
     """http: JMESPath, asked before `busy_when`; true = something happens that is no work, e.g. it stops a model."""
+    event: str = ""
+    """http: `get` answers a stream of server-sent events without an end; the first of this type is judged."""
     worker_port_flag: str = ""
     """http: each of its processes is asked, at the port of 127.0.0.1 that this flag of its command line names."""
     busy_metrics: tuple[str, ...] = ()

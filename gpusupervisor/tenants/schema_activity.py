@@ -1,5 +1,6 @@
 """The schema of `[activity]`: which probes look at a tenant, and how each reads what it sees."""
 
+import re
 from collections.abc import Callable, Mapping
 
 from gpusupervisor.clock import UNKNOWN as INFINITY
@@ -49,6 +50,10 @@ def _read_probe(probe: TableReader, has_endpoint: bool) -> ProbeSpec:
     return _PROBES.get(kind, _read_any)(kind, probe)
 
 
+def _event_complaint(text: str) -> str:
+    return "" if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text) else "is no name of an event"
+
+
 def _timeout(probe: TableReader) -> int:
     return probe.duration("timeout", ProbeSpec("").timeout, 50 * _MILLISECOND, 10 * _SECOND)
 
@@ -56,7 +61,7 @@ def _timeout(probe: TableReader) -> int:
 def _read_any(kind: str, probe: TableReader) -> ProbeSpec:
     """A probe of no known kind: its other keys cannot be judged."""
     for key in (
-        "get", "first", "asleep-when", "sleep-flag", "busy-when", "stirring-when", "worker-port-flag",
+        "get", "first", "asleep-when", "sleep-flag", "busy-when", "stirring-when", "event", "worker-port-flag",
         "busy-metrics", "idle-after", "threshold", "timeout",
     ):  # fmt: skip
         probe.raw(key)
@@ -81,6 +86,7 @@ def _read_http(kind: str, probe: TableReader) -> ProbeSpec:
         first=probe.text("first", complaint=path_complaint),
         asleep_when=probe.text("asleep-when", complaint=expression_complaint),
         sleep_flag=probe.text("sleep-flag", complaint=flag_complaint),
+        event=probe.text("event", complaint=_event_complaint),
         busy_when=probe.text("busy-when", complaint=expression_complaint),
         stirring_when=probe.text("stirring-when", complaint=expression_complaint),
         worker_port_flag=probe.text("worker-port-flag", complaint=flag_complaint),

@@ -138,6 +138,15 @@ def test_what_was_asked_is_no_beneficiary_before_it_has_rested() -> None:
     assert look("busy").may_claim
 
 
+def test_what_has_given_its_memory_back_may_begin_anew_at_once() -> None:
+    history = History()
+    history.asked("app", NOW, 0)
+    history.judged(NOTHING, STAYED, NOW, "p")
+    assert history.of("app").must_rest
+    history.judged(replace(NOTHING, outcome="freed"), {}, NOW, "p")
+    assert not history.of("app").must_rest
+
+
 def test_a_release_that_its_version_check_would_refuse_is_not_promised() -> None:
     what = seen(process(1, 4, "app"), tenants={"app": doing("idle")}, free=0)
     what = replace(what, release_problems={"app": "its version 0.3.10 is too old"})

@@ -17,7 +17,7 @@ from gpusupervisor.simulation.nvml import SimulatedCard
 
 SCENES = (
     "1. An LLM server holds 13 GiB that it is not using",
-    "2. An image job needs 14 GiB",
+    "2. An image job fills the card and needs more",
     "3. An application that nobody has described takes 9 GiB",
     "4. A file describes it",
     "5. A node kills ComfyUI's worker",

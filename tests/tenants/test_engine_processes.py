@@ -244,3 +244,18 @@ def test_two_of_an_engine_are_told_apart_by_their_ports(engine: str, line: str, 
     found = recognize(chain(line))
     assert found is not None
     assert (found.definition_id, found.tenant) == (engine, tenant)
+
+
+@pytest.mark.parametrize(("engine", "worker"), [("vllm", "VLLM::EngineCore"), ("sglang", "sglang::scheduler")])
+@pytest.mark.parametrize(
+    ("above", "orphan"),
+    [(("bash",), True), (("tmux: server",), True), (("/usr/bin/python3 my_inference.py",), False), ((), False)],
+)
+def test_a_worker_that_a_shell_has_adopted_is_an_orphan(
+    engine: str, worker: str, above: tuple[str, ...], orphan: bool
+) -> None:
+    """Its server was killed; a program of one's own that uses the engine as a library is no shell."""
+    below = above or {"vllm": ("/opt/v/bin/python /opt/v/bin/vllm serve m",), "sglang": ("sglang serve m",)}[engine]
+    found = recognize(chain(worker, *below, comm=worker[:15]), engine)
+    assert found is not None
+    assert found.orphan is orphan

@@ -212,8 +212,6 @@ TABLE = Table(
             flags=("--no-op-offload",),
             unset_by=("--op-offload",),
             takes="nothing",
-            variables=("LLAMA_ARG_NO_OP_OFFLOAD",),  # with any value
-            off_variables=("LLAMA_ARG_OP_OFFLOAD",),
         ),
         Known(
             "--no-mmproj-offload",

@@ -103,13 +103,13 @@ class Stage:
         return await start_engine("comfyui", "--card", self.card, "--port", "0")
 
     def _describe(self) -> None:
-        """What differs from the shipped definitions: ports, a need, and shorter waits than in real life."""
+        """The shipped definitions, with only what is different on a stage: where the simulated engines are."""
         files = {
             **{file.name: "" for file in SHIPPED.glob("*.toml")},  # empty files mask: nothing of this machine is probed
             "desktop.toml": '[match]\ncommand-lines = ["*engines.desktop*"]\n',
-            "ollama.toml": f'min-residency = "1s"\n[match]\nexecutables = ["{self.directory}/ollama/*"]\n'
+            "ollama.toml": f'[match]\nexecutables = ["{self.directory}/ollama/*"]\n'
             f'[endpoint]\nurl = "{self.ollama.url}"\n',
-            "comfyui.toml": f'needs-vram = "14G"\n[match]\ncommand-lines = ["*engines.comfyui*"]\n'
+            "comfyui.toml": f'[match]\ncommand-lines = ["*engines.comfyui*"]\n'
             f'[endpoint]\nurl = "{self.comfyui.url}"\nport-flags = []\n',
         }
         for name, text in files.items():

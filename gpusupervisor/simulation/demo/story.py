@@ -100,7 +100,7 @@ class Story:
         await self.show()
 
     async def _a_starved_job(self) -> None:
-        self._tell.scene("2. An image job needs 14 GiB: starved, planned, released, measured")
+        self._tell.scene("2. An image job fills the card and needs more: starved, planned, released, measured")
         await self._queue_image_job(seconds=4)
         _, plan = await self._hear_plan("a plan for ComfyUI", lambda plan: plan["beneficiary"] == "comfyui")
         if [step["tenant"] for step in plan["steps"]] != ["ollama"]:
@@ -185,8 +185,8 @@ class Story:
     async def _queue_image_job(self, seconds: int) -> None:
         """A job that first takes what is there, and wants the rest when it samples."""
         job = (
-            '{"prompt": {"1": {"class_type": "SimulatedSampler", "inputs": {"seconds": 2, "vram": "9G"}},'
-            f' "2": {{"class_type": "SimulatedSampler", "inputs": {{"seconds": {seconds}, "vram": "13G"}}}}}}}}'
+            '{"prompt": {"1": {"class_type": "SimulatedSampler", "inputs": {"seconds": 5, "vram": "9G"}},'
+            f' "2": {{"class_type": "SimulatedSampler", "inputs": {{"seconds": {seconds}, "vram": "14G"}}}}}}}}'
         )
         await self._post(self._stage.comfyui.url, "/prompt", job.encode())
 

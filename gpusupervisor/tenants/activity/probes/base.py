@@ -1,5 +1,6 @@
 """What every probe is given and is."""
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,10 @@ class ProbeContext:
     """What its processes were seen to do until `now`."""
 
 
+class NotThereError(BadAnswer):
+    """There is no such path: another version of the engine, or none of it."""
+
+
 class Probe(Protocol):
     """One way to ask one tenant's engine for its work; keeps what it heard before."""
 
@@ -59,7 +64,7 @@ async def ask(context: ProbeContext, path: str, timeout: int) -> object:  # noqa
     return (await fetch(context, path, timeout)).json()
 
 
-async def fetch(context: ProbeContext, path: str, timeout: int) -> Answer:  # noqa: ASYNC109
+async def fetch(context: ProbeContext, path: str, timeout: int, until: re.Pattern[bytes] | None = None) -> Answer:  # noqa: ASYNC109
     """What the tenant's endpoint answers, when it is a success. Raises HttpError."""
     presence = context.presence
     if presence.is_elsewhere:
@@ -70,10 +75,12 @@ async def fetch(context: ProbeContext, path: str, timeout: int) -> Answer:  # no
     # Another machine is asked only when a file says so: a process could name any.
     answer = await context.http.get(
         presence.endpoint, path, timeout=timeout, headers=presence.headers, remote=presence.endpoint_is_written,
-        peer=presence.peer,
+        peer=presence.peer, until=until,
     )  # fmt: skip
     if answer.status in NO_ENTRY:
         raise NeedsKey(f"answered {harmless(path, 60)} with status {answer.status}: {_about_key(presence)}")
+    if answer.status == 404:
+        raise NotThereError(f"answered {harmless(path, 60)} with status 404")
     if not answer.ok:
         raise BadAnswer(f"answered {harmless(path, 60)} with status {answer.status}")
     return answer

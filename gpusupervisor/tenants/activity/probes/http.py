@@ -1,12 +1,14 @@
 """Probe `http`: a JMESPath expression over JSON that the tenant, or each of its processes, answers."""
 
 import asyncio
+import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 
-from gpusupervisor.engine_http import HttpError, without_keys
+from gpusupervisor.engine_http import BadAnswer, HttpError, TimedOut, without_keys
 from gpusupervisor.processes.identity import ProcessIdentity
-from gpusupervisor.tenants.activity.probes.base import ProbeContext, ask, unanswered
+from gpusupervisor.tenants.activity.probes.base import NotThereError, ProbeContext, ask, fetch, unanswered
 from gpusupervisor.tenants.activity.verdict import Observation
 from gpusupervisor.tenants.census import Holder, TenantPresence
 from gpusupervisor.tenants.definition import Endpoint, ProbeSpec
@@ -14,6 +16,10 @@ from gpusupervisor.tenants.json_query import query
 from gpusupervisor.tenants.listening import address_on_command_line
 
 MAX_WORKERS = 16
+
+
+class NoEventError(Exception):
+    """A stream without the event: an older version of the engine."""
 
 
 class HttpProbe:
@@ -36,10 +42,12 @@ class HttpProbe:
             if spec.sleep_flag and (why := _may_go_to_sleep(spec.sleep_flag, context.presence)):
                 reason = f"it is awake; {spec.get} is not asked, which {why}"
                 return Observation(self.kind, "unknown", reason, context.now, defers=True)
-            answer = await ask(context, spec.get, spec.timeout)
+            answer = await (self._event(context) if spec.event else ask(context, spec.get, spec.timeout))
             if spec.stirring_when and query(spec.stirring_when, answer) is True:
                 return Observation(self.kind, "stirring", "its API reports a change that is no work", context.now)
             busy = query(spec.busy_when, answer)
+        except NoEventError as error:
+            return Observation(self.kind, "unknown", str(error), context.now, defers=True)
         except HttpError as error:
             return unanswered(self.kind, error, context)
         if busy is True:
@@ -52,6 +60,24 @@ class HttpProbe:
         """Whether `get` would wake it. When this cannot be asked, `get` is not sent either."""
         answer = await ask(context, self._spec.first, self._spec.timeout)
         return query(self._spec.asleep_when, answer) is True
+
+    async def _event(self, context: ProbeContext) -> object:
+        """What the first event of the stream says. Raises HttpError, NoEventError where its version has none."""
+        spec = self._spec
+        pattern = re.compile(rb'^data: ?(\{"type": ?"' + re.escape(spec.event.encode()) + rb'".*\})\r?$', re.MULTILINE)
+        until = re.compile(pattern.pattern[:-1] + rb"\n", re.MULTILINE)
+        try:
+            answer = await fetch(context, spec.get, spec.timeout, until)
+        except (TimedOut, NotThereError) as error:
+            raise NoEventError(f"its API tells no event {spec.event}, so its processes decide") from error
+        found = pattern.search(answer.body)
+        if found is None:
+            raise NoEventError(f"its API tells no event {spec.event}, so its processes decide")
+        try:
+            data = json.loads(found[1])["data"]
+            return json.loads(data) if isinstance(data, str) else data
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise BadAnswer(f"answered {spec.get} with an event that cannot be read") from None
 
     async def _ask_workers(self, context: ProbeContext) -> Observation:
         """Busy or stirring when any of its processes is; idle only when all of them say so."""
