@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.health.facts import Facts
 from gpusupervisor.state import Check
+from gpusupervisor.tenants.census import TenantPresence
 
 SILENT_FOR = 10 * MICROSECONDS
 """An API that starts, or is busy for a moment, is no trouble."""
@@ -19,7 +20,7 @@ def check_apis(facts: Facts) -> Iterable[Check]:
     """
     for tenant, engine in facts.engines.items():
         activity, presence = facts.activities.get(tenant), facts.census.tenants.get(tenant)
-        if activity is None or presence is None or not (presence.holders or presence.servers or engine.settings):
+        if activity is None or presence is None or not (_runs(presence) or engine.settings):
             continue  # it does not run here: whoever answers at its address is not it
         trouble = activity.trouble
         if not trouble and not engine.reachable:
@@ -31,6 +32,11 @@ def check_apis(facts: Facts) -> Iterable[Check]:
             yield Check(f"api-{tenant}", "degraded", f"{tenant}: {activity.trouble_detail}", impact, remedy)
         else:
             yield Check(f"api-{tenant}", "ok", f"the API of {tenant} answered until just now")
+
+
+def _runs(presence: TenantPresence) -> bool:
+    """Whether a server of it may be there; orphans are a finding of their own."""
+    return bool(presence.servers) or any(not holder.orphan for holder in presence.holders)
 
 
 _UNKNOWN = "it is unknown whether it is working, so it is not asked for its memory, which stays in the way"

@@ -25,15 +25,7 @@ def check_tenants(facts: Facts) -> tuple[Check, ...]:
         if activity is not None and activity.state == "stuck":
             checks.append(Check(name, "degraded", f"{tenant.id}: {activity.reason}", activity.impact, activity.remedy))
         elif tenant.orphan_on:
-            checks.append(
-                Check(
-                    name,
-                    "degraded",
-                    f"{tenant.id}: a process still holds VRAM although its server is gone",
-                    "its memory cannot be asked for",
-                    "end the process; restarting the engine does not end it",
-                )
-            )
+            checks.append(_orphaned(name, tenant, facts))
         elif failure is not None:
             checks.append(_keeps_its_memory(name, tenant, failure))
         elif tenant.release_problem and _has_rested_with_much(tenant, facts.now):
@@ -49,6 +41,19 @@ def check_tenants(facts: Facts) -> tuple[Check, ...]:
                 )
             )
     return (*checks, *(_thrashes(thrash) for thrash in facts.thrashing))
+
+
+def _orphaned(name: str, tenant: TenantSituation, facts: Facts) -> Check:
+    presence = facts.census.tenants.get(tenant.id)
+    pids = sorted({holder.pid for holder in presence.holders if holder.orphan}) if presence else []
+    named = ", ".join(f"PID {pid}" for pid in pids) or "a process"
+    return Check(
+        name,
+        "degraded",
+        f"{tenant.id}: {named} still holds VRAM although its server is gone",
+        "its memory cannot be asked for",
+        f"end it: kill {' '.join(map(str, pids)) or 'PID'}; restarting the engine does not end it",
+    )
 
 
 def _has_rested_with_much(tenant: TenantSituation, now: int) -> bool:

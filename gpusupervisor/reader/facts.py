@@ -7,7 +7,6 @@ directory, ports and the variables that configure engines, of secrets only that 
 supervisor. What a process runs may change between the check and the answer; even then no more than this is told.
 """
 
-import asyncio
 import fnmatch
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from gpusupervisor.processes.privileged import PrivilegedFacts
 from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.reader.holders import HasOpened, holders_among
+from gpusupervisor.reader.threads import Threads
 from gpusupervisor.tenants.signs import EngineSigns
 
 AT_MOST = 256
@@ -64,12 +64,14 @@ class FactTeller:
         self._proc = Procfs(proc_root)
         self._root = proc_root
         self._network = network
+        self._threads = Threads("The processes")
 
     async def tell(self, asked: Sequence[ProcessKey]) -> list[Told]:
-        """The facts of each, or why there are none. Raises InvalidArgument."""
+        """The facts of each, or why there are none. Raises InvalidArgument, GpuUnavailable."""
         if len(asked) > AT_MOST:
             raise InvalidArgument(f"{len(asked)} processes are asked for at once: ask for at most {AT_MOST}.")
-        return await asyncio.to_thread(self._tell, list(dict.fromkeys(asked)))
+        keys = list(dict.fromkeys(asked))
+        return await self._threads.run(lambda: self._tell(keys))
 
     def _tell(self, asked: Sequence[ProcessKey]) -> list[Told]:
         there = {key for key in asked if (stat := self._proc.stat(key.pid)) and stat.key == key}

@@ -15,6 +15,7 @@ ModelLayout = Literal["ollama", "files"]
 ENGINES = (
     "ollama", "comfyui", "llama.cpp", "llama-swap", "vllm", "sglang", "localai", "lm-studio", "automatic1111",
     "invokeai", "tabbyapi", "koboldcpp", "text-generation-webui", "speaches", "whisper.cpp",
+    "lemonade",
 )  # fmt: skip
 """Engines whose API and configuration are known."""
 NEEDS_AUTO = "auto"
@@ -63,6 +64,10 @@ class Endpoint:
     """Command-line flags of its processes that name the real port, e.g. ("--port",): the last one seen wins."""
     host_flags: tuple[str, ...] = ()
     """Command-line flags that name the address it listens on: a host, or a host and a port (":9292")."""
+    tls_flags: tuple[str, ...] = ()
+    """Command-line flags with which it speaks TLS, e.g. ("--ssl-key-file",)."""
+    prefix_flags: tuple[str, ...] = ()
+    """Command-line flags that name a path which all paths of its API begin with."""
     host_variable: str = ""
     """Environment variable of its processes that names the address it listens on, e.g. "OLLAMA_HOST"; flags win."""
     port_variable: str = ""

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from gpusupervisor.engine_http import is_local
+from gpusupervisor.engine_http import UNIX, is_local
 from gpusupervisor.tenants.definition import Endpoint
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_UNIX_SOCKET = re.compile(r"/(?!/)[!-~]{1,100}\.sock", re.ASCII)
+"""llama-server takes a host that ends so for the path of a Unix socket."""
+_PREFIX = re.compile(r"/[A-Za-z0-9._~/-]{0,200}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
 
 
@@ -20,6 +23,12 @@ class Address:
     host: str = ""
     """Empty: any of this machine's addresses, or not known."""
     port: int | None = None
+    tls: bool = False
+    """It speaks TLS."""
+    prefix: str = ""
+    """What every path of its API begins with, e.g. "/llama"."""
+    unix: str = ""
+    """Path of the Unix socket on which it listens, in the place of host and port."""
     is_elsewhere: bool = False
     """It listens in a network of its own, to which no port of this machine is known to lead."""
 
@@ -63,12 +72,23 @@ def _host(text: str) -> str:
 def address_on_command_line(endpoint: Endpoint, command_line: Sequence[str]) -> Address:
     """What "--port 8189", "--host=10.0.0.5" and "--listen :9292" say; of each kind the last one wins."""
     found = Address()
+    unix = ""
     for text in _values(endpoint.host_flags, command_line):
+        unix = text if _UNIX_SOCKET.fullmatch(text) else ""
+        if unix:
+            continue
         # ComfyUI takes several, with commas between.
         named = parse_listen_address(text.partition(",")[0], 0)
         found = Address(named.host, named.port or found.port)
     ports = [port for text in _values(endpoint.port_flags, command_line) if (port := as_port(text)) is not None]
-    return Address(found.host, ports[-1] if ports else found.port)
+    prefixes = [text for text in _values(endpoint.prefix_flags, command_line) if _PREFIX.fullmatch(text)]
+    return Address(
+        host=found.host,
+        port=ports[-1] if ports else found.port,
+        tls=any(argument.partition("=")[0] in endpoint.tls_flags for argument in command_line),
+        prefix=prefixes[-1].rstrip("/") if prefixes else "",
+        unix=unix,
+    )
 
 
 def _values(flags: Sequence[str], command_line: Sequence[str]) -> Iterator[str]:
@@ -116,8 +136,11 @@ def port_of_url(url: str) -> int:
 
 
 def with_address(url: str, address: Address) -> str:
-    """The URL with another port and, where one is known, another host."""
+    """The URL with another port and, where they are known, another host, scheme and prefix; or a Unix socket's."""
+    if address.unix:
+        return f"{UNIX}{address.unix}"
     parts = urlsplit(url)
     host = address.host or parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}:{address.port or port_of_url(url)}"
+    scheme = "https" if address.tls else parts.scheme
+    return f"{scheme}://{shown}:{address.port or port_of_url(url)}{address.prefix}"

@@ -6,11 +6,11 @@ server is its server's, whatever its own executable is called: Ollama and llama.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import ProcessKind
-from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.processes.identity import INTERPRETERS, ProcessIdentity
 from gpusupervisor.tenants.definition import Endpoint, Match, TenantDefinition
 from gpusupervisor.tenants.instances import instance_label, service_name, tenant_id
 from gpusupervisor.tenants.listening import (
@@ -39,8 +39,8 @@ class Recognition:
     """For a person, e.g. "unit ollama.service"."""
     port: int | None = None
     """Where its server listens, as far as that is known: by its command line, its environment, or its socket."""
-    is_elsewhere: bool = False
-    """It listens in a network of its own, to which no port of this machine is known to lead."""
+    address: Address = field(default_factory=Address)
+    """The same, with all that is known of it."""
     host: str = ""
     """The address that it listens on, where its command line or its environment name one."""
     orphan: bool = False
@@ -87,7 +87,7 @@ def match_process(
         tenant_id(definition, label),
         why,
         address.port,
-        address.is_elsewhere,
+        address,
         address.host,
         orphan=_is_orphan(definition, identity, ancestors),
     )
@@ -142,14 +142,14 @@ def _server_address(
         says = any(longest(definition.match.command_lines, line) >= 0 for line in lines_of(ancestor))
         if is_server or says or (service_name(identity) and ancestor.cgroup == identity.cgroup):
             named = address_on_command_line(endpoint, ancestor.command_line)
-            if named.port is not None:
+            if named.port is not None or named.unix:
                 return named
             host, is_worker = host or named.host, True
         below_server = below_server or is_server or (says and definition.match.all_below)
     is_worker = is_worker or longest(definition.match.runners, joined(identity)) >= 0
     listens = not is_worker and definition.endpoint_is_usual
     own = _own_address(endpoint, identity, below_server=below_server, listens=listens)
-    return Address(host or own.host, own.port)
+    return replace(own, host=host or own.host)
 
 
 def _from_outside(definition: TenantDefinition, identity: ProcessIdentity, inner: Address) -> Address:
@@ -161,7 +161,7 @@ def _from_outside(definition: TenantDefinition, identity: ProcessIdentity, inner
     port = inner.port or port_of_url(endpoint.url)
     for published in identity.published:
         if published.inner in (port, 0):
-            return Address(published.host, published.port)
+            return replace(inner, host=published.host, port=published.port)
     return Address(is_elsewhere=True)
 
 
@@ -172,17 +172,25 @@ def _own_address(endpoint: Endpoint, identity: ProcessIdentity, *, below_server:
     host, port = flags.host or inherited.host, flags.port or inherited.port
     if port is None and listens:
         port = port_it_listens_on(endpoint, identity.listening_ports)
-    return Address(host, port)
+    return replace(flags, host=host, port=port)
 
 
 def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:
-    """A worker that init or a service manager has inherited, and that no unit or container still runs."""
+    """A worker whose server is gone, and that no unit or container still runs: what inherited it (init, a service
+    manager, the shell or terminal that it was started from) is neither its engine nor a program that could use one."""
     if not definition.engine or longest(definition.match.runners, joined(identity)) < 0:
         return False
     if service_name(identity) or identity.container:
         return False
     parent = ancestors[0] if ancestors and ancestors[0].key.pid == identity.parent_pid else None
-    return identity.parent_pid == 1 or (parent is not None and parent.comm in ("systemd", "init"))
+    return identity.parent_pid == 1 or (parent is not None and not _may_have_workers(definition.match, parent))
+
+
+def _may_have_workers(match: Match, parent: ProcessIdentity) -> bool:
+    program = executable_of(parent)
+    if program.rsplit("/", 1)[-1].startswith(INTERPRETERS) or longest(match.executables, program) >= 0:
+        return True
+    return any(longest((*match.command_lines, *match.runners), line) >= 0 for line in lines_of(parent))
 
 
 def ancestors_of(identity: ProcessIdentity, identities: Mapping[int, ProcessIdentity]) -> tuple[ProcessIdentity, ...]:

@@ -152,6 +152,8 @@ def _read_endpoint(reader: TableReader) -> Endpoint | None:
             url=endpoint.text("url", complaint=_url_complaint).rstrip("/"),
             port_flags=endpoint.texts("port-flags", flag_complaint),
             host_flags=endpoint.texts("host-flags", flag_complaint),
+            tls_flags=endpoint.texts("tls-flags", flag_complaint),
+            prefix_flags=endpoint.texts("prefix-flags", flag_complaint),
             host_variable=endpoint.text("host-variable", complaint=_variable_complaint),
             port_variable=endpoint.text("port-variable", complaint=_variable_complaint),
             own_port=endpoint.boolean("own-port", False),

@@ -158,7 +158,7 @@ def _holder(
     tenant = _tenant(recognition, catalog, found)
     tenant.holders.append(holder)
     if _says_where(recognition) and not recognition.orphan:
-        tenant.address = Address(recognition.host, recognition.port, recognition.is_elsewhere)
+        tenant.address = recognition.address
     return holder
 
 
@@ -174,12 +174,12 @@ def _note_server(
     if recognition is not None:
         tenant = _tenant(recognition, catalog, found)
         if not tenant.servers and _says_where(recognition):
-            tenant.address = Address(recognition.host, recognition.port, recognition.is_elsewhere)
+            tenant.address = recognition.address
         tenant.servers.append(identity)
 
 
 def _says_where(recognition: Recognition) -> bool:
-    return recognition.port is not None or bool(recognition.host) or recognition.is_elsewhere
+    return recognition.address != Address()
 
 
 def _tenant(recognition: Recognition, catalog: Catalog, found: dict[str, _Found]) -> _Found:

@@ -1,5 +1,6 @@
 """Engines: whether their APIs answer, and whether their versions are known to misbehave."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -84,3 +85,10 @@ def test_versions_that_are_known_to_misbehave_are_told(name: str, version: str, 
 
 def test_every_known_trouble_has_its_source() -> None:
     assert all(trouble.source and trouble.impact and trouble.what for trouble in KNOWN)
+
+
+def test_an_orphan_is_one_finding_and_not_also_an_api_that_does_not_answer() -> None:
+    orphan = replace(process(7, 9, "vllm"), orphan=True)
+    silent = doing("unknown", trouble="unreachable", trouble_detail="nothing listens")
+    what = facts(orphan, tenants={"vllm": silent}, engines={"vllm": engine()}, lasted={("api", "vllm"): SILENT_FOR})
+    assert list(check_apis(what)) == []

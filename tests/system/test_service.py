@@ -235,3 +235,33 @@ def priority(machine: Machine) -> str:
     return machine.output(
         "busctl", "get-property", BUS_NAME, f"{ROOT}/tenants/ollama", f"{BUS_NAME}.Tenant", "Priority"
     )
+
+
+def test_a_reload_of_a_broken_file_fails_says_why_and_keeps_what_runs(service: Machine) -> None:
+    broken = "/etc/gpusupervisor/tenants.d/broken.toml"
+    service.write(broken, "priority = \n")
+    pid = service.property(UNIT, "MainPID")
+    try:
+        failed = service.run("systemctl", "reload", UNIT, check=False)
+        assert failed.returncode != 0
+        assert "broken.toml" in service.journal(UNIT)
+        assert (service.property(UNIT, "ActiveState"), service.property(UNIT, "MainPID")) == ("active", pid)
+    finally:
+        service.run("rm", broken)
+    service.run("systemctl", "reload", UNIT)
+
+
+def test_a_stopped_service_is_started_by_no_users_command(service: Machine) -> None:
+    service.run("systemctl", "stop", UNIT)
+    for command in ("status", "tenants", "health", "models"):
+        shown = service.run("gpusupervisorctl", command, user=USER, check=False)
+        assert shown.returncode == 3, shown
+        assert "Start it with: systemctl enable --now gpusupervisor" in shown.stderr
+    assert service.property(UNIT, "ActiveState") == "inactive"
+    service.run("systemctl", "mask", "--runtime", "--quiet", UNIT)
+    try:
+        shown = service.run("gpusupervisorctl", "status", user=USER, check=False)
+        assert "systemctl unmask gpusupervisor" in shown.stderr
+    finally:
+        service.run("systemctl", "unmask", "--runtime", "--quiet", UNIT)
+    service.run("systemctl", "start", UNIT)

@@ -152,6 +152,11 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
               "python3 /srv/text-generation-webui/server.py --api", exes=["", PY]),
         unit("text-generation-webui.service"), user_unit("oobabooga.service"),
     ),
+    "lemonade": (
+        chain("/usr/bin/lemond"),
+        chain("/home/a/.cache/lemonade/bin/llamacpp/cuda/llama-server -m a --port 8001", "/usr/bin/lemond --port 9000"),
+        unit("lemond.service"), user_unit("lemonade-server.service"),
+    ),
     "speaches": (
         chain("/home/ubuntu/speaches/.venv/bin/python /x/uvicorn --factory --host 0.0.0.0 speaches.main:create_app",
               exes=[PY], cgroup=DOCKER),
@@ -167,7 +172,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
 }  # fmt: skip
 
 SHARED = {("llama-server", "ollama"), ("llama-server", "text-generation-webui"), ("llama-server", "llama-swap"),
-          ("llama-server", "lm-studio"),
+          ("llama-server", "lm-studio"), ("llama-server", "lemonade"),
           ("llama-server", "llama-router"), ("llama-router", "llama-swap"), ("vllm", "llama-swap")}  # fmt: skip
 """Whose definition, if it were alone, would also know a process of whom: somebody else starts the same program."""
 
@@ -244,3 +249,18 @@ def test_two_of_an_engine_are_told_apart_by_their_ports(engine: str, line: str, 
     found = recognize(chain(line))
     assert found is not None
     assert (found.definition_id, found.tenant) == (engine, tenant)
+
+
+@pytest.mark.parametrize(("engine", "worker"), [("vllm", "VLLM::EngineCore"), ("sglang", "sglang::scheduler")])
+@pytest.mark.parametrize(
+    ("above", "orphan"),
+    [(("bash",), True), (("tmux: server",), True), (("/usr/bin/python3 my_inference.py",), False), ((), False)],
+)
+def test_a_worker_that_a_shell_has_adopted_is_an_orphan(
+    engine: str, worker: str, above: tuple[str, ...], orphan: bool
+) -> None:
+    """Its server was killed; a program of one's own that uses the engine as a library is no shell."""
+    below = above or {"vllm": ("/opt/v/bin/python /opt/v/bin/vllm serve m",), "sglang": ("sglang serve m",)}[engine]
+    found = recognize(chain(worker, *below, comm=worker[:15]), engine)
+    assert found is not None
+    assert found.orphan is orphan

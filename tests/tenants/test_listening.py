@@ -2,6 +2,8 @@
 
 import pytest
 
+from gpusupervisor.engine_http import connectable, is_local
+from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from gpusupervisor.tenants.definition import Endpoint
 from gpusupervisor.tenants.listening import (
     Address,
@@ -88,7 +90,9 @@ def test_host_and_port_may_have_a_variable_each(variables: dict[str, str], expec
         (SWAP, "llama-swap --listen=[::1]:9292", Address("::1", 9292)),
         (LLAMA, "llama-server --host 0.0.0.0 --port 9000", Address("", 9000)),
         (LLAMA, "llama-server --host 192.168.1.5", Address("192.168.1.5")),
-        (LLAMA, "llama-server --host /run/llama.sock", Address()),
+        (LLAMA, "llama-server --host /run/llama.sock", Address(unix="/run/llama.sock")),
+        (LLAMA, "llama-server --host /run/x.sock --host 10.0.0.1", Address("10.0.0.1")),
+        (LLAMA, "llama-server --host //evil/x.sock", Address()),
         (COMFY, "python main.py --listen --port 8189", Address("", 8189)),
         (COMFY, "python main.py --listen 0.0.0.0,::", Address()),
         (COMFY, "python main.py --listen 127.0.0.1", Address("127.0.0.1")),
@@ -97,6 +101,28 @@ def test_host_and_port_may_have_a_variable_each(variables: dict[str, str], expec
 )
 def test_flags_name_host_and_port_together_or_apart(endpoint: Endpoint, line: str, expected: Address) -> None:
     assert address_on_command_line(endpoint, line.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "line", "url"),
+    [
+        ("comfyui", "python main.py --tls-keyfile k --tls-certfile c", "https://127.0.0.1:8188"),
+        ("comfyui", "python main.py --tls-keyfile=k --port 9000", "https://127.0.0.1:9000"),
+        ("llama-server", "llama-server --ssl-key-file k --ssl-cert-file c", "https://127.0.0.1:8080"),
+        ("llama-server", "llama-server --api-prefix /llama/ --port 9000", "http://127.0.0.1:9000/llama"),
+        ("llama-server", "llama-server --api-prefix http://evil", "http://127.0.0.1:8080"),
+        ("llama-server", "llama-server --host /run/llama.sock", "unix:/run/llama.sock"),
+        ("automatic1111", "python launch.py --tls-keyfile k", "https://127.0.0.1:7860"),
+        ("koboldcpp", "koboldcpp --ssl c k", "https://127.0.0.1:5001"),
+        ("vllm", "vllm serve m --ssl-keyfile k", "https://127.0.0.1:8000"),
+    ],
+)
+def test_tls_prefix_and_unix_socket_of_an_engine_are_in_its_address(engine: str, line: str, url: str) -> None:
+    endpoint = load_catalog([SHIPPED]).definitions[engine].endpoint
+    assert endpoint is not None
+    found = with_address(endpoint.url, address_on_command_line(endpoint, line.split()))
+    assert found == url
+    assert is_local(connectable(found))
 
 
 def test_an_address_makes_a_url_of_the_endpoints_scheme() -> None:

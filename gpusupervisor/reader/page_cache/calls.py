@@ -16,6 +16,7 @@ from gpusupervisor.reader.page_cache.definitions import model_folders
 from gpusupervisor.reader.page_cache.measure import Gauge
 from gpusupervisor.reader.page_cache.residency import ModelSeen, Residency, measure_all, measure_one
 from gpusupervisor.reader.page_cache.warm_up import WarmUps
+from gpusupervisor.reader.threads import Threads
 
 Answer = TypeVar("Answer")
 
@@ -28,6 +29,7 @@ class PageCacheCalls:
         self._layers = layers
         self._warm_ups = WarmUps(lambda: read_memory(proc))
         self._alone = asyncio.Lock()
+        self._threads = Threads("The model files")
 
     def handlers(self) -> Handlers:
         """By method."""
@@ -58,7 +60,7 @@ class PageCacheCalls:
 
     async def _do(self, work: Callable[[], Answer]) -> Answer:
         async with self._alone:
-            return await asyncio.to_thread(work)
+            return await self._threads.run(work)
 
 
 def _entry(model: ModelSeen) -> Mapping[str, Variant]:

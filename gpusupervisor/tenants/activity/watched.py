@@ -15,6 +15,8 @@ from gpusupervisor.tenants.definition import ActivitySpec, ProbeSpec
 
 LOCAL_PATIENCE = 500_000
 """Microseconds for what is read on this machine."""
+PENDING = 1_000_000
+"""Microseconds after which an answer that has not come is a sign of its own."""
 SM_LIFE = 5
 """Percent of SM time that is worth a look at a tenant that was quiet."""
 WANT_CPU = frozenset({"cpu", "ollama", "comfyui"})
@@ -121,10 +123,16 @@ class Watched:
                     answered=self._answers[number].answered,
                 )  # fmt: skip
 
-    def observations(self) -> tuple[Observation, ...]:
-        """The latest of each probe, in the order of the definition."""
+    def observations(self, now: int) -> tuple[Observation, ...]:
+        """The latest of each probe, in the order of the definition.
+
+        Rest that an engine reported is not believed while it lets the next question wait: it may be waking up.
+        """
+        waits = self.in_flight and now - self.started_at >= PENDING
         return tuple(
-            answer if probe else self.processes.observe(spec, self.presence)
+            (_unheard(answer) if waits and answer.state == "idle" and answer.observed_at < self.started_at else answer)
+            if probe
+            else self.processes.observe(spec, self.presence)
             for spec, probe, answer in zip(self._specs, self.probes, self._answers, strict=True)
         )
 
@@ -133,12 +141,16 @@ class Watched:
         if not self._has_news and not self.in_flight and self.activity.state == "absent":
             return self.activity
         evidence = Evidence(
-            self.observations(), self.presence, self.processes.signs(), card_is_full=self._card_is_full,
+            self.observations(now), self.presence, self.processes.signs(), card_is_full=self._card_is_full,
             stuck_after=self.spec.stuck_after if self.spec else None, floor=self.floor,
         )  # fmt: skip
         self.activity, self._course = judge(evidence, self.activity, self._course, now=now, freshness=freshness)
         self._has_news = False
         return self.activity
+
+
+def _unheard(seen: Observation) -> Observation:
+    return replace(seen, state="unknown", reason=f"its API has not answered yet ({seen.state} before)")
 
 
 def _answered(seen: Observation) -> bool:

@@ -197,6 +197,24 @@ async def test_a_silent_engine_holds_up_nobody(hasty: ActivityTracker, clock: Ha
     await silent.stop()
 
 
+async def test_rest_is_not_believed_while_the_next_answer_is_pending(
+    hasty: ActivityTracker, clock: Hands, peer: Peer
+) -> None:
+    scene = Scene(hasty, clock, app(peer))
+    async with asyncio.timeout(20):
+        while (await scene.after(1)).state != "idle":
+            await asyncio.sleep(0.01)
+    peer.silent.add("/status")
+    await scene.after(6)
+    assert (await scene.after(0.5)).state == "idle"
+    pending = await scene.after(1)
+    assert (pending.state, pending.reason) == ("unknown", "its API has not answered yet (idle before)")
+    peer.released.set()
+    async with asyncio.timeout(20):
+        while (await scene.after(0)).state != "idle":
+            await asyncio.sleep(0.01)
+
+
 async def test_an_answer_after_the_grace_is_used_at_the_next_look(
     hasty: ActivityTracker, clock: Hands, peer: Peer
 ) -> None:
