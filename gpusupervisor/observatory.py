@@ -193,11 +193,6 @@ class Observatory:
             )  # fmt: skip
         return engines
 
-    @property
-    def activity_counters(self) -> Mapping[str, int]:
-        """How often a tenant came into each branch of the judgement of its activity, since the start."""
-        return self._tracker.counters
-
     def counters(self) -> dict[str, int]:
         """How often each branch of judging activity was taken, by name."""
         return dict(self._tracker.counters)

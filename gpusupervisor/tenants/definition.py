@@ -15,6 +15,7 @@ ModelLayout = Literal["ollama", "files"]
 ENGINES = (
     "ollama", "comfyui", "llama.cpp", "llama-swap", "vllm", "sglang", "localai", "lm-studio", "automatic1111",
     "invokeai", "tabbyapi", "koboldcpp", "text-generation-webui", "speaches", "whisper.cpp",
+    "lemonade",
 )  # fmt: skip
 """Engines whose API and configuration are known."""
 NEEDS_AUTO = "auto"

@@ -69,11 +69,17 @@ BY_ENGINE: dict[str, dict[str, object]] = {
                            "chunk_size": 2048, "use_vision": False, "draft": None},
         },
     },
+    "lemonade": {
+        "/v1/health": {
+            "status": "ok", "version": "10.4.0", "model_loaded": "a", "max_models": {"llm": 1, "embedding": 1},
+            "all_models_loaded": [{"model_name": "a", "type": "llm", "pinned": False, "is_busy": False}],
+        },
+    },
     "koboldcpp": {"/api/extra/version": {"result": "KoboldCpp", "version": "1.99", "protected": False, "admin": 0}},
 }  # fmt: skip
 """By engine and path. The others have nothing that is asked."""
 VERSIONS = {
     "ollama": "0.33.0-rc2", "comfyui": "0.3.64", "llama.cpp": "b0-unknown", "llama-swap": "170", "vllm": "0.11.0",
     "sglang": "0.5.23", "localai": "v4.9.0", "automatic1111": "", "invokeai": "6.7.0", "tabbyapi": "",
-    "koboldcpp": "1.99", "speaches": "", "lm-studio": "", "whisper.cpp": "",
+    "koboldcpp": "1.99", "speaches": "", "lm-studio": "", "whisper.cpp": "", "lemonade": "10.4.0",
 }  # fmt: skip

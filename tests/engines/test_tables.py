@@ -11,6 +11,7 @@ from tests.engines.builders import api, hidden_process, process, settings
 ENGINES = {
     "ollama", "comfyui", "llama.cpp", "llama-swap", "vllm", "sglang", "localai", "lm-studio", "automatic1111",
     "invokeai", "tabbyapi", "koboldcpp", "text-generation-webui", "speaches", "whisper.cpp",
+    "lemonade",
 }  # fmt: skip
 
 

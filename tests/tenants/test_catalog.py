@@ -45,9 +45,9 @@ def test_the_shipped_definitions_have_no_problem() -> None:
     assert catalog.problems == ()
     assert {each.engine for each in catalog.definitions.values()} - {""} == set(ENGINES)
     assert set(catalog.definitions) == {
-        "automatic1111", "comfyui", "desktop", "invokeai", "koboldcpp", "llama-router", "llama-server", "llama-swap",
-        "lm-studio", "localai", "ollama", "sglang", "speaches", "tabbyapi", "text-generation-webui", "vllm",
-        "whisper-server",
+        "automatic1111", "comfyui", "desktop", "invokeai", "koboldcpp", "lemonade", "llama-router", "llama-server",
+        "llama-swap", "lm-studio", "localai", "ollama", "sglang", "speaches", "tabbyapi", "text-generation-webui",
+        "vllm", "whisper-server",
     }  # fmt: skip
 
 
@@ -89,7 +89,8 @@ def test_what_is_shipped_spares_running_work_or_is_only_asked_of_those_known_to_
     definitions = load_catalog([SHIPPED]).definitions.values()
     asked = {each.id: rung.when_busy for each in definitions for rung in each.release}
     assert asked == {
-        "ollama": "deferred", "comfyui": "deferred", "localai": "refused", "invokeai": "refused", "speaches": "refused",
+        "ollama": "deferred", "comfyui": "deferred", "lemonade": "deferred",
+        "localai": "refused", "invokeai": "refused", "speaches": "refused",
         "llama-router": "destructive", "llama-swap": "destructive", "lm-studio": "destructive",
     }  # fmt: skip
     for each in definitions:

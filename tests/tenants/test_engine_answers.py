@@ -391,3 +391,26 @@ def test_only_those_with_a_port_of_their_own_are_asked_while_they_are_away() -> 
     assert own == {"ollama", "comfyui"}
     urls = endpoints(DEFINITIONS)
     assert all(list(urls.values()).count(urls[each]) == 1 for each in own)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "activity"),
+    [
+        ([], "idle"),
+        ([{"model_name": "a", "is_busy": False}], "idle"),
+        ([{"model_name": "a", "is_busy": False}, {"model_name": "b", "is_busy": True}], "claimed"),
+        ([{"model_name": "a"}], "unknown"),
+    ],
+)
+async def test_lemonade_tells_of_each_model_whether_it_works(
+    peer: Peer, http: EngineHttp, loaded: list[object], activity: str
+) -> None:
+    record(peer, {"/v1/health": {"all_models_loaded": loaded}})
+    assert (await watch("lemonade", peer, http, [0] * 5)).state == activity
+
+
+async def test_lemonades_models_are_unloaded_but_those_that_are_pinned(peer: Peer, http: EngineHttp) -> None:
+    loaded = [{"model_name": "a", "pinned": False}, {"model_name": "b", "pinned": True}, {"model_name": "c"}]
+    record(peer, {"/v1/health": {"all_models_loaded": loaded}, "/v1/unload": {"status": "success"}})
+    assert (await release("lemonade", peer, http)).accepted
+    assert peer.paths.count("/v1/unload") == 2

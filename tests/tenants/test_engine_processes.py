@@ -152,6 +152,11 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
               "python3 /srv/text-generation-webui/server.py --api", exes=["", PY]),
         unit("text-generation-webui.service"), user_unit("oobabooga.service"),
     ),
+    "lemonade": (
+        chain("/usr/bin/lemond"),
+        chain("/home/a/.cache/lemonade/bin/llamacpp/cuda/llama-server -m a --port 8001", "/usr/bin/lemond --port 9000"),
+        unit("lemond.service"), user_unit("lemonade-server.service"),
+    ),
     "speaches": (
         chain("/home/ubuntu/speaches/.venv/bin/python /x/uvicorn --factory --host 0.0.0.0 speaches.main:create_app",
               exes=[PY], cgroup=DOCKER),
@@ -167,7 +172,7 @@ PROCESSES: dict[str, tuple[Chain, ...]] = {
 }  # fmt: skip
 
 SHARED = {("llama-server", "ollama"), ("llama-server", "text-generation-webui"), ("llama-server", "llama-swap"),
-          ("llama-server", "lm-studio"),
+          ("llama-server", "lm-studio"), ("llama-server", "lemonade"),
           ("llama-server", "llama-router"), ("llama-router", "llama-swap"), ("vllm", "llama-swap")}  # fmt: skip
 """Whose definition, if it were alone, would also know a process of whom: somebody else starts the same program."""
 

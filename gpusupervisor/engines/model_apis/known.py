@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from gpusupervisor.engines.model_apis.api import ModelApi
 from gpusupervisor.engines.model_apis.images import Automatic1111Models, ComfyUiModels, InvokeAiModels
+from gpusupervisor.engines.model_apis.lemonade import LemonadeModels
 from gpusupervisor.engines.model_apis.listing import ABILITIES, Ability, Listing
 from gpusupervisor.engines.model_apis.llama_cpp import LlamaCppModels
 from gpusupervisor.engines.model_apis.llama_swap import LlamaSwapModels
@@ -28,6 +29,7 @@ MODEL_APIS: Mapping[str, ModelApi] = {
     "koboldcpp": KoboldCppModels(),
     "text-generation-webui": TextGenerationWebuiModels(),
     "speaches": SpeachesModels(),
+    "lemonade": LemonadeModels(),
     "whisper.cpp": UnlistedModels(
         "whisper-server names and unloads no model, and its /load ends it when a file does not load"
     ),

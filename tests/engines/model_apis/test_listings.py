@@ -92,6 +92,9 @@ CASES: list[tuple[str, dict[str, object], tuple[Listed, ...]]] = [
     ("comfyui",
      {"/models": ["checkpoints", "configs", "vae"], "/models/checkpoints": ["a.safetensors"], "/models/vae": []},
      (Listed("checkpoints/a.safetensors"),)),
+    ("lemonade",
+     {"/v1/models": {"data": [{"id": "a"}, {"id": "b"}]}, "/v1/health": {"all_models_loaded": [{"model_name": "b"}]}},
+     (Listed("a", "not-loaded"), Listed("b", "loaded"))),
     ("whisper.cpp", {}, ()),
     ("an engine that nobody knows", {}, ()),
 ]  # fmt: skip

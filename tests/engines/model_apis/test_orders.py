@@ -22,6 +22,7 @@ LOADS = [
     ("tabbyapi", "POST", "/v1/model/load", {"model_name": "m"}, "done"),
     ("text-generation-webui", "POST", "/v1/internal/model/load", {"model_name": "m"}, "done"),
     ("speaches", "POST", "/api/ps/m", None, "done"),
+    ("lemonade", "POST", "/v1/load", {"model_name": "m"}, "done"),
 ]  # fmt: skip
 UNLOADS = [
     ("llama.cpp", "POST", "/models/unload", {"model": "m"}, "started"),
@@ -33,6 +34,7 @@ UNLOADS = [
     ("koboldcpp", "POST", "/api/admin/reload_config", {"filename": "unload_model"}, "started"),
     ("text-generation-webui", "POST", "/v1/internal/model/unload", None, "done"),
     ("speaches", "DELETE", "/api/ps/m", None, "done"),
+    ("lemonade", "POST", "/v1/unload", {"model_name": "m"}, "done"),
 ]  # fmt: skip
 
 
