@@ -144,7 +144,7 @@ build/wheels/.stamp: $(sources)
 	touch $@
 
 # Without scdoc there are no manual pages; everything else is installed all the same.
-build/man/.stamp: $(man_sources) dbus/man/expand.py $(wildcard dbus/*.xml) polkit/org.gpusupervisor1.policy gpusupervisor/journal/fields.py
+build/man/.stamp: $(man_sources) dbus/man/expand.py $(wildcard dbus/*.xml) polkit/org.gpusupervisor1.policy gpusupervisor/journal/fields.py gpusupervisor/gpu/symbols.py
 	@rm -rf build/man
 	command -v $(SCDOC) >/dev/null || { echo "The manual pages are left out: there is no $(SCDOC)"; exit 0; }
 	mkdir -p build/man

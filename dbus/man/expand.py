@@ -9,6 +9,7 @@ Lines that begin with "@" are replaced:
     @argument NAME.MEMBER NAME   the dictionary in an argument of a method or signal, also for JSON
     @actions                     the polkit actions
     @fields                      the fields of our entries in the journal
+    @symbols                     the functions of the driver's library that not every driver has
 """
 
 import re
@@ -194,6 +195,18 @@ def journal_fields() -> Iterator[str]:
         yield f"\t{escaped(field.meaning[0].upper() + field.meaning[1:])}.\n"
 
 
+def driver_functions() -> Iterator[str]:
+    """The functions that older drivers lack, and what that costs."""
+    sys.path.insert(0, str(REPOSITORY))
+    from gpusupervisor.gpu.symbols import SYMBOLS  # likewise
+
+    for symbol in SYMBOLS:
+        if symbol.since:
+            instead = f" ({escaped(symbol.otherwise)} is called instead)" if symbol.otherwise else ""
+            yield f"*{escaped(symbol.name)}*, since {symbol.since}"
+            yield f"\tWithout it: {escaped(symbol.without)}{instead}.\n"
+
+
 def expand(page: str) -> Iterator[str]:
     """The lines of a page."""
     for line in page.splitlines():
@@ -208,6 +221,8 @@ def expand(page: str) -> Iterator[str]:
                 yield from actions()
             case ["@fields"]:
                 yield from journal_fields()
+            case ["@symbols"]:
+                yield from driver_functions()
             case [word, *_] if word.startswith("@"):
                 raise SystemExit(f"{line}: no such directive")
             case _:

@@ -152,11 +152,11 @@ class SelfCheck:
                 "surroundings",
                 "failed" if self._look_problem is not None else "degraded",
                 f"reading the system's state for the self-checks {why}",
-                "what is known about polkit, device nodes, /proc and sleeping GPUs is outdated",
+                "what is known about polkit, /proc and sleeping GPUs is outdated",
                 "see journalctl -u gpusupervisor, and check whether a file system or the bus hangs",
             )
         elif self._look_ended is not None:
-            yield Check("surroundings", "ok", "the state of polkit, device nodes, /proc and sleeping GPUs is read")
+            yield Check("surroundings", "ok", "the state of polkit, /proc and sleeping GPUs is read")
         else:
             yield Check("surroundings", "skipped", "the state of the system has not been read yet")
 

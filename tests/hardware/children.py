@@ -8,12 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.gpu.errors import DriverError
 from gpusupervisor.gpu.nvml_thread import NvmlThread
+from gpusupervisor.gpu.power import SYSFS_PCI_DEVICES
+from gpusupervisor.gpu.reader import NvmlReader
+from gpusupervisor.gpu.session import DriverSession
 from gpusupervisor.helper import restore_fans
 from gpusupervisor.helper.fans.controller import FanController
 from gpusupervisor.helper.hardware.session import HardwareSession
@@ -22,11 +27,22 @@ from tests.hardware.keep import SNAPSHOTS, restore
 
 PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
 """Linux 6.3: what systemd's MemoryDenyWriteExecute= does, for one process."""
+NOBODY = 65534
 TAKEN = 60
 """Percent at which a child that is to be killed keeps the fans."""
 
-Hold = Callable[[str, int], str]
-"""Take so many bytes of VRAM on a GPU, to be held until the process ends; why it could not, or empty."""
+
+class Taker(Protocol):
+    """How a child takes memory of a card. Each returns why it could not, or empty."""
+
+    def take(self, uuid: str, size: int) -> str:
+        """Hold so many bytes until told otherwise, or until the process ends."""
+
+    def free(self) -> str:
+        """Give it back, and stay."""
+
+    def work(self, seconds: float) -> str:
+        """Use it for so long."""
 
 
 def start(command: Sequence[str], role: str, *arguments: str, **options: object) -> "subprocess.Popen[str]":
@@ -41,12 +57,16 @@ def start(command: Sequence[str], role: str, *arguments: str, **options: object)
     )
 
 
-def main(role: str, arguments: Sequence[str], hold: Hold) -> int:
+def main(role: str, arguments: Sequence[str], taker: Taker) -> int:
     """Be a child."""
     if role == "mdwe":
         return _restricted()
     if role == "hold":
-        return _holder(arguments[0], int(arguments[1]), hold)
+        return _hold(arguments[0], int(arguments[1]), taker)
+    if role == "holder":
+        return _holder(arguments[0], taker)
+    if role in ("look", "stranger"):
+        return _look(drop=role == "stranger")
     if role == "take-fans":
         return asyncio.run(_take_fans(arguments[0], Path(arguments[1])))
     if role == "restore-fans":
@@ -72,34 +92,101 @@ def _restricted() -> int:
     return 0
 
 
-def _holder(uuid: str, size: int, hold: Hold) -> int:
-    sys.stdout.write(json.dumps({"problem": hold(uuid, size)}) + "\n")
-    sys.stdout.flush()
+def _hold(uuid: str, size: int, taker: Taker) -> int:
+    _say(taker.take(uuid, size))
     sys.stdin.read()
     return 0
 
 
-def hold_with_cuda(_uuid: str, size: int) -> str:
+def _holder(uuid: str, taker: Taker) -> int:
+    """Do what it is told, line by line."""
+    for line in iter(sys.stdin.readline, ""):
+        word, *rest = line.split()
+        if word == "take":
+            _say(taker.take(uuid, int(rest[0])))
+        elif word == "free":
+            _say(taker.free())
+        else:
+            _say(taker.work(float(rest[0])))
+    return 0
+
+
+def _say(problem: str) -> None:
+    sys.stdout.write(json.dumps({"problem": problem}) + "\n")
+    sys.stdout.flush()
+
+
+def _look(*, drop: bool) -> int:
+    """One sample; as nobody where that can be, for what a user without privilege sees."""
+    told: dict[str, object] = {}
+    if drop and os.geteuid() == 0:
+        import pynvml  # noqa: F401  (nobody may not read where it lies)
+
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    reader = NvmlReader(SystemClock())
+    session = DriverSession(reader, SystemClock(), SYSFS_PCI_DEVICES)
+    sample = session.sample(fresh_processes=True, utilization=False, needed=True)
+    session.close()
+    if sample.driver.state == "ok":
+        told["gpus"] = {
+            gpu.identity.uuid: {
+                "total": gpu.memory.total if gpu.memory else None,
+                "pids": [process.pid for process in gpu.processes],
+            }
+            for gpu in sample.gpus
+        }
+    else:
+        told["problem"] = sample.driver.detail
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0
+
+
+class CudaTaker:
     """By the driver's own libcuda; CUDA_VISIBLE_DEVICES in the environment leaves the one GPU."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        return str(error)
-    device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-    calls: tuple[tuple[str, tuple[object, ...]], ...] = (
-        ("cuInit", (0,)),
-        ("cuDeviceGet", (ctypes.byref(device), 0)),
-        ("cuDevicePrimaryCtxRetain", (ctypes.byref(context), 0)),
-        ("cuCtxSetCurrent", (context,)),
-        ("cuMemAlloc_v2", (ctypes.byref(pointer), ctypes.c_size_t(size))),
-        ("cuMemsetD8_v2", (pointer, ctypes.c_ubyte(1), ctypes.c_size_t(size))),
-        ("cuCtxSynchronize", ()),
-    )
-    for name, arguments in calls:
-        code = getattr(cuda, name)(*arguments)
-        if code:
-            return f"{name} answered {code}"
-    return ""
+
+    def __init__(self) -> None:
+        self._cuda: ctypes.CDLL | None = None
+        self._pointer = ctypes.c_uint64()
+        self._size = 0
+
+    def take(self, _uuid: str, size: int) -> str:
+        """With a context, and written to once, so that it is there."""
+        try:
+            self._cuda = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            return str(error)
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self._size = size
+        return (
+            self._call("cuInit", 0)
+            or self._call("cuDeviceGet", ctypes.byref(device), 0)
+            or self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            or self._call("cuCtxSetCurrent", context)
+            or self._call("cuMemAlloc_v2", ctypes.byref(self._pointer), ctypes.c_size_t(size))
+            or self._fill()
+        )
+
+    def free(self) -> str:
+        """The context stays."""
+        return self._call("cuMemFree_v2", self._pointer) or self._call("cuCtxSynchronize")
+
+    def work(self, seconds: float) -> str:
+        """Fills back to back: work of the GPU without a program of our own."""
+        ends = time.monotonic() + seconds
+        problem = ""
+        while not problem and time.monotonic() < ends:
+            problem = self._fill()
+        return problem
+
+    def _fill(self) -> str:
+        filled = self._call("cuMemsetD8_v2", self._pointer, ctypes.c_ubyte(1), ctypes.c_size_t(self._size))
+        return filled or self._call("cuCtxSynchronize")
+
+    def _call(self, name: str, *arguments: object) -> str:
+        code = getattr(self._cuda, name)(*arguments)
+        return f"{name} answered {code}" if code else ""
 
 
 async def _take_fans(uuid: str, directory: Path) -> int:

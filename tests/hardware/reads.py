@@ -5,6 +5,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpusupervisor.clock import SystemClock
@@ -20,7 +21,9 @@ from gpusupervisor.helper.hardware.session import HardwareSession
 from gpusupervisor.helper.values import Capability
 from tests.hardware.children import start
 from tests.hardware.findings import Findings
+from tests.hardware.holders import Holders
 from tests.hardware.keep import DOMAINS, take
+from tests.hardware.machine import stranger, system_calls
 
 MIB = 1 << 20
 HELD = 256 * MIB
@@ -28,7 +31,7 @@ CONTEXT = 1536 * MIB
 """More than any CUDA context takes."""
 TIMES = 20
 PATIENCE = 20.0
-UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+UUID = re.compile(r"(GPU-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CALLS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("nvmlDeviceGetMemoryInfo", (MEMORY_V2,)),
     ("nvmlDeviceGetComputeRunningProcesses", ()),
@@ -54,6 +57,8 @@ class Reads:
         self._command = command
         self._reader = NvmlReader(SystemClock())
         self._session = DriverSession(self._reader, SystemClock(), SYSFS_PCI_DEVICES)
+        self.sample: Sample | None = None
+        """The first one, when there is a driver to look at."""
 
     def run(self) -> Sample | None:
         """Everything; None when there is no driver to look at."""
@@ -65,6 +70,7 @@ class Reads:
             self._findings.unproved("no driver" if driver.state == "missing" else driver.state, driver.detail)
             self._session.close()
             return None
+        self.sample = sample
         self._driver(sample)
         for gpu in sample.gpus:
             self._findings.section(f"Samples of {gpu.identity.name} ({gpu.identity.uuid})")
@@ -76,13 +82,21 @@ class Reads:
                 self._costs(gpu)
             if gpu.state == "ok" and not gpu.attribution_problem:
                 self._accounting(gpu.identity.uuid)
+                Holders(
+                    self._findings, self._command, gpu.identity.uuid, partial(self._look_at, gpu.identity.uuid)
+                ).run()
         self._hardware()
+        stranger(self._findings, self._command, self._sample())
+        system_calls(self._findings, self._command)
         self._restricted([gpu.identity.uuid for gpu in sample.gpus])
         self._session.close()
         return sample
 
     def _sample(self) -> Sample:
         return self._session.sample(fresh_processes=True, utilization=True, needed=True)
+
+    def _look_at(self, uuid: str) -> GpuSample:
+        return next(gpu for gpu in self._sample().gpus if gpu.identity.uuid == uuid)
 
     def _power_management(self) -> None:
         """Before NVML is opened, for that wakes what sleeps."""

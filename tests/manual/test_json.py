@@ -16,7 +16,7 @@ from tests.manual.entries import every_command
 from tests.manual.pages import definitions, parts, section
 
 PAGE = "gpusupervisorctl-json.5"
-WITHOUT_JSON = {"edit", "top"}
+WITHOUT_JSON = {"edit", "top", "record-card"}
 PROFILE = "{profile}"
 RUNS: Mapping[str, tuple[str, ...]] = {
     "status": (),
@@ -31,6 +31,9 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "health": (),
     "verify": ("--dry-run",),
     "fans": (),
+    "fans set": ("60", "--fan", "0", "--preview"),
+    "fans curve": ("40:30", "80:100", "--fan", "0", "--preview"),
+    "fans auto": ("--fan", "0", "--preview"),
     "profile": (),
     "profile try": (PROFILE,),
     "profile confirm": (),

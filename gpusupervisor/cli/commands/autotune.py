@@ -55,6 +55,7 @@ COMMANDS = (
             argument("--model", help="the model to run; required for Ollama", completes="model"),
             argument("--steps", help="number of power limits to try; default: 8", type=int),
             argument("--tokens", help="tokens to generate in one run; default: 256", type=int),
+            argument("--tolerance", metavar="PERCENT", help="how much slower it may become; default: 5", type=int),
             argument(
                 "--clock-offsets",
                 metavar="MHZ",
@@ -62,7 +63,6 @@ COMMANDS = (
                 type=int,
                 help="offsets of the graphics clock, each tried with every limit",
             ),
-            argument("--tolerance", metavar="PERCENT", help="how much slower it may become; default: 5", type=int),
         ),
     ),
 )

@@ -37,13 +37,10 @@ async def record_card(session: Session) -> int:
     except OSError as error:
         raise CommandFailed(f"{file} cannot be written: {error.strerror}", FAILED) from error
     calls = sum(len(each["calls"]) for each in recording["gpus"])
-    if session.json:
-        session.emit({"file": str(file), "gpus": len(recording["gpus"]), "calls": calls, "crashed": crashed})
-    else:
-        session.say(f"{file}: {calls} answers of {len(recording['gpus'])} GPU(s), driver {recording['driver']}")
-        session.say("UUIDs, serial numbers and names of processes are not in it.")
-        for each in crashed:
-            session.say(f"{each} crashed in the driver's library, and was left out.")
+    session.say(f"{file}: {calls} answers of {len(recording['gpus'])} GPU(s), driver {recording['driver']}")
+    session.say("UUIDs, serial numbers and names of processes are not in it.")
+    for each in crashed:
+        session.say(f"{each} crashed in the driver's library, and was left out.")
     return DONE
 
 
