@@ -1,23 +1,27 @@
 """The proxy that `setup` offers: for which units, with which files, and what is done and undone."""
 
-import sys
+import asyncio
 import tomllib
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from blockbuster import BlockBuster
 
+from gpusupervisor.cli import overrides
+from gpusupervisor.cli.exits import CommandFailed
+from gpusupervisor.cli.session import Session
+from gpusupervisor.cli.setup import front_writing
 from gpusupervisor.cli.setup.findings import Tenant, Unit
 from gpusupervisor.cli.setup.front import Front, front_of
+from gpusupervisor.cli.setup.front_writing import FrontItem, FrontWriter
 from gpusupervisor.cli.setup.systemd import services
 from gpusupervisor.cli.setup.toml_text import CannotExtend
+from gpusupervisor.cli.setup.writing import Mode
 from tests.bus.conftest import PrivateBus
 from tests.cli.fake_systemd import FakeSystemd
 from tests.cli.fake_systemd import Unit as FakeUnit
-from tests.cli.pseudo_terminal import PseudoTerminal
-from tests.daemon.station import Station
 
 COMMAND = ("/usr/bin/llama-server", "-m", "/srv/a b%.gguf", "--port", "8080")
 PROXYD = Path("/usr/lib/systemd/systemd-socket-proxyd")
@@ -146,85 +150,96 @@ async def test_a_command_with_prefixes_or_a_socket_of_its_own_is_left_alone(
     assert found.command == command
 
 
-CODE = """
-import sys
-from pathlib import Path
-from gpusupervisor.cli import main, overrides
-from gpusupervisor.cli.setup import front_writing
-folder = Path(sys.argv.pop(1))
-overrides.FOLDER, front_writing.UNITS = folder / "tenants", folder / "units"
-front_writing.SYSTEMCTL = str(folder / "systemctl")
-front_writing.CURL = front_writing.PROXYD[0].__class__("/bin/sh")
-front_writing.PROXYD = (Path("/bin/sh"),)
-main.main()
-"""
 SYSTEMCTL = '#!/bin/sh\nshift\necho "$@" >> "$(dirname "$0")/done"\nif [ "$1" = "$FAILS" ]; then exit 1; fi\n'
 
 
-@pytest.fixture
-def prepared() -> Iterator[tuple[Station, Path]]:
-    """A service, and folders of ours for what setup writes and runs."""
-    station = Station()
-    folder = station.folder / "setup"
-    (folder / "units").mkdir(parents=True)
-    (folder / "tenants").symlink_to(station.tenants)
-    (folder / "systemctl").write_text(SYSTEMCTL)
-    (folder / "systemctl").chmod(0o755)
-    station.daemon().wait_ready()
-    yield station, folder
-    station.close()
+class Place:
+    """Folders of ours for what setup writes and runs, and a service that finds what `problems` says."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.units, self.tenants = folder / "units", folder / "tenants"
+        self.units.mkdir()
+        (folder / "systemctl").write_text(SYSTEMCTL)
+        (folder / "systemctl").chmod(0o755)
+        monkeypatch.setattr(overrides, "FOLDER", self.tenants)
+        monkeypatch.setattr(front_writing, "UNITS", self.units)
+        monkeypatch.setattr(front_writing, "SYSTEMCTL", str(folder / "systemctl"))
+        monkeypatch.setattr(front_writing, "CURL", Path("/bin/sh"))
+        monkeypatch.setattr(front_writing, "PROXYD", (Path("/bin/sh"),))
+        monkeypatch.setattr(front_writing, "answer", self._answer)
+        self.typed = "y"
+        self.problems: list[str] = []
+        self.reload_fails = False
+        self.json, self.client = True, self
+
+    async def _answer(self, _question: str) -> str:
+        return self.typed
+
+    async def call(self, member: str, *_: object) -> list[str]:
+        if member == "Reload" and self.reload_fails:
+            raise CommandFailed("the service is gone")
+        return self.problems
+
+    def say(self, _text: str) -> None:
+        """Nothing is shown."""
+
+    def put(self, mode: Mode = "ask") -> FrontItem:
+        [item] = asyncio.run(FrontWriter(cast("Session", self), mode).carry_out((front(),)))
+        return item
+
+    def done(self) -> list[str]:
+        file = self.folder / "done"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def is_untouched(self) -> bool:
+        return not list(self.units.rglob("*")) and not list(self.tenants.glob("*"))
 
 
 @pytest.fixture
-async def machine(prepared: tuple[Station, Path]) -> AsyncIterator[tuple[Station, Path]]:
-    """With a llama-server that runs as a unit."""
-    station, folder = prepared
-    systemd = await FakeSystemd.on(station.bus.address, [FakeUnit("llama-server.service", command=COMMAND)])
-    yield station, folder
-    await systemd.leave()
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_blocking_calls: BlockBuster) -> Place:
+    no_blocking_calls.deactivate()  # nobody else waits for what setup writes
+    return Place(tmp_path, monkeypatch)
 
 
-async def on_a_terminal(station: Station, folder: Path, fails: str = "") -> PseudoTerminal:
-    environment = {
-        "DBUS_SYSTEM_BUS_ADDRESS": station.bus.address, "FAILS": fails,
-        "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent",
-    }  # fmt: skip
-    terminal = await PseudoTerminal.run(sys.executable, "-c", CODE, str(folder), "setup", environment=environment)
-    await terminal.wait_for("restart llama-server.service behind it now? [y/n/q]")
-    return terminal
+def test_after_a_yes_the_unit_is_moved_behind_the_socket_before_it_may_be_stopped(place: Place) -> None:
+    assert place.put().outcome == "written"
+    assert place.done() == ["daemon-reload", "stop llm.service", "enable --now llm-proxy.socket"]
+    assert len(list(place.units.rglob("*"))) == 4
+    assert 'unit = "llm.service"' in (place.tenants / "llm.toml").read_text()
+    assert place.put().outcome == "left", "what is there is never replaced"
 
 
-def files(folder: Path) -> set[str]:
-    return {str(each.relative_to(folder / "units")) for each in (folder / "units").rglob("*")}
-
-
-async def test_it_is_put_in_place_after_a_yes_in_steps_that_leave_no_request_unanswered(
-    machine: tuple[Station, Path],
+@pytest.mark.parametrize(
+    ("mode", "typed", "outcome"),
+    [("ask", "n", "declined"), ("ask", "q", "proposed"), ("yes", "y", "left"), ("show", "y", "proposed")],
+)
+def test_nothing_is_touched_without_a_yes_to_this_very_question(
+    place: Place, mode: Mode, typed: str, outcome: str
 ) -> None:
-    station, folder = machine
-    terminal = await on_a_terminal(station, folder)
-    assert files(folder) == set()
-    terminal.press(b"n\n")
-    assert await terminal.end() == 0, terminal.written
-    assert files(folder) == set()
-    terminal = await on_a_terminal(station, folder)
-    terminal.press(b"y\n")
-    assert await terminal.end() == 0, terminal.written
-    assert "-> written" in terminal.written
-    assert (folder / "done").read_text().splitlines() == [
-        "daemon-reload", "stop llama-server.service", "enable --now llama-server-proxy.socket",
-    ]  # fmt: skip
-    assert len(files(folder)) == 4
-    assert 'unit = "llama-server.service"' in (station.tenants / "llama-server.toml").read_text()
+    place.typed = typed
+    assert place.put(mode).outcome == outcome
+    assert place.is_untouched()
+    assert place.done() == []
 
 
 @pytest.mark.parametrize("fails", ["stop", "enable"])
-async def test_when_a_step_fails_all_is_undone(machine: tuple[Station, Path], fails: str) -> None:
-    station, folder = machine
-    terminal = await on_a_terminal(station, folder, fails)
-    terminal.press(b"y\n")
-    assert await terminal.end() == 1, terminal.written
-    assert "-> failed" in terminal.written
-    assert files(folder) == set()
-    assert (folder / "done").read_text().splitlines()[-2:] == ["daemon-reload", "start llama-server.service"]
-    assert not (station.tenants / "llama-server.toml").exists()
+def test_when_a_step_fails_all_is_undone(place: Place, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAILS", fails)
+    item = place.put()
+    assert item.outcome == "failed"
+    assert f"{fails} " in item.detail
+    assert place.is_untouched()
+    assert place.done()[-2:] == ["daemon-reload", "start llm.service"]
+
+
+def test_a_tenants_file_that_is_not_in_force_does_not_stay(place: Place) -> None:
+    place.reload_fails = True
+    assert place.put().outcome == "failed"
+    assert place.is_untouched()
+
+
+def test_a_tenants_file_that_is_wrong_is_known_before_anything_is_touched(place: Place) -> None:
+    place.problems = ["it is wrong"]
+    assert (place.put().detail, place.done()) == ("it is wrong", [])
+    assert place.is_untouched()
