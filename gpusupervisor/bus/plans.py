@@ -19,7 +19,9 @@ def plan_details(plan: ReleasePlan, realtime: Realtime) -> Details:
         need=("t", plan.need),
         shortfall=("t", plan.shortfall),
         steps=("aa{sv}", [_step(step) for step in plan.steps]),
-        blockers=("aa{sv}", [_blocker(blocker) for blocker in plan.blockers]),
+        blockers=("aa{sv}", [_blocker(blocker, realtime) for blocker in plan.blockers]),
+        gpus=("as", plan.cards),
+        open=("b", plan.is_open),
         sufficient=("b", plan.sufficient),
         fits=("b", plan.fits),
         reclaimable=("t", plan.reclaimable),
@@ -34,15 +36,17 @@ def _step(step: PlanStep) -> Details:
         expected=("t", step.expected),
         reason=("s", step.reason),
         gpus=("as", step.gpus),
+        frees=("a{st}", step.frees),
     )
 
 
-def _blocker(blocker: Blocker) -> Details:
+def _blocker(blocker: Blocker, realtime: Realtime) -> Details:
     return details(
         holder=("s", blocker.holder),
         reason=("s", blocker.reason),
         held=("t", blocker.held),
         detail=("s", blocker.detail),
+        until=("t", realtime(blocker.until) if blocker.until else 0),
     )
 
 

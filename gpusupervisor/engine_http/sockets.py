@@ -18,6 +18,7 @@ LARGEST_TABLE = 16 << 20
 """Bytes of one table that are read: about 100,000 sockets."""
 CHUNK = 1 << 20
 _ESTABLISHED = 1
+_LISTENING = 10
 _NOBODY_YET = b"0"
 _NO_PEER = (b"00000000:0000", b"0" * 32 + b":0000")
 
@@ -63,8 +64,8 @@ def _looked_up(local: Address, peer: Address) -> frozenset[int]:
         listening, end = find_listener(peer), find_connection(peer, local)
     except OSError:
         return frozenset()  # this service may not use netlink
-    if end is None or listening is None:
-        return frozenset()
+    if end is None or listening is None or end.state == _LISTENING:
+        return frozenset()  # the look-up falls back to the listener where a packet filter has redirected the connection
     if end.state != _ESTABLISHED:
         raise OwnerUnknown("it closed the connection at once")
     return frozenset({listening.uid, end.uid} if end.inode else {listening.uid})

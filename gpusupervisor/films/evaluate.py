@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gpusupervisor.arbitration.eligibility import refusal
 from gpusupervisor.arbitration.events import PlanFinished, StepFinished
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.films.expect import STATES
@@ -216,7 +217,7 @@ def _reclaimable(moment: Moment, expected: Expectation) -> tuple[bool, str]:
     tenant = moment.situation.tenants.get(expected.tenant)
     if tenant is None:
         return _within(0, expected.details), "it is not known"
-    size = sum(tenant.above_floor(gpu) for gpu in tenant.holdings)
+    size = sum(tenant.above_floor(gpu) for gpu in tenant.holdings if refusal(tenant, gpu) is None)
     return _within(size, expected.details), format_bytes(size)
 
 

@@ -37,8 +37,8 @@ from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
 
-RESTING = frozenset({"absent", "idle"})
-SETTLED = 20 * MICROSECONDS
+STEADY = frozenset({"absent", "idle", "busy"})
+SETTLED = 15 * MICROSECONDS
 """Everything that is remembered for a while only has been forgotten after so long, or has become steady."""
 _LOG = logging.getLogger("gpusupervisor")
 
@@ -128,7 +128,7 @@ class Production:
     shown_every: int = 5 * MICROSECONDS
     """How often what is only shown (health, engines, models) is worked out too; 0: never, and no moments are kept."""
     leaps: bool = False
-    """Do not look at a machine at rest, on which nothing changes, until shortly before something does."""
+    """Do not look at a machine on which nothing changes until shortly before something does."""
     observe: Callable[[int, Judged], None] = lambda _now, _judged: None
     """Hears of every look."""
 
@@ -224,9 +224,11 @@ class _Take:
         """Let the time pass in which nothing happens; whether there was such a time."""
         now = self._clock.now()
         if not self._production.leaps or any(
-            activity.state not in RESTING or now - activity.since < SETTLED
+            activity.state not in STEADY or now - activity.since < SETTLED
             for activity in judged.seen.activities.values()
         ):
+            return False
+        if any(assessment.starved for assessment in judged.assessments.values()):
             return False
         until = self._script.rests_until(now)
         if until is None or until - now < 2 * SETTLED or self._commands:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.engine_http import has_key
 from gpusupervisor.health.facts import Facts
 from gpusupervisor.state import Check
 from gpusupervisor.tenants.census import TenantPresence
@@ -20,7 +21,11 @@ def check_apis(facts: Facts) -> Iterable[Check]:
     """
     for tenant, engine in facts.engines.items():
         activity, presence = facts.activities.get(tenant), facts.census.tenants.get(tenant)
-        if activity is None or presence is None or not (_runs(presence) or engine.settings):
+        if activity is None or presence is None:
+            continue
+        # A stranger at an address to which a key belongs is waiting for it.
+        is_waited_for = activity.trouble == "foreign-socket" and has_key(presence.headers)
+        if not (_runs(presence) or engine.settings or is_waited_for):
             continue  # it does not run here: whoever answers at its address is not it
         trouble = activity.trouble
         if not trouble and not engine.reachable:

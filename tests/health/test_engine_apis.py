@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from gpusupervisor.engine_http import KeyFile
 from gpusupervisor.engines.setting import Setting
 from gpusupervisor.health.engine_apis import SILENT_FOR, check_apis
 from gpusupervisor.health.versions import KNOWN, check_versions
@@ -92,3 +93,15 @@ def test_an_orphan_is_one_finding_and_not_also_an_api_that_does_not_answer() -> 
     silent = doing("unknown", trouble="unreachable", trouble_detail="nothing listens")
     what = facts(orphan, tenants={"vllm": silent}, engines={"vllm": engine()}, lasted={("api", "vllm"): SILENT_FOR})
     assert list(check_apis(what)) == []
+
+
+def test_a_stranger_who_waits_for_a_key_is_named_though_the_engine_is_down() -> None:
+    strange = doing("unknown", trouble="foreign-socket", trouble_detail="that socket belongs to user mallory")
+    what = facts(tenants={"vllm": strange}, engines={"vllm": engine()}, lasted={("api", "vllm"): SILENT_FOR})
+    assert list(check_apis(what)) == []
+    key = (("Authorization", KeyFile("/etc/gpusupervisor/keys/vllm")),)
+    presence = replace(what.census.tenants["vllm"], headers=key)
+    waiting = replace(what, census=replace(what.census, tenants={"vllm": presence}))
+    (check,) = check_apis(waiting)
+    assert complains(check)
+    assert "mallory" in check.summary

@@ -24,8 +24,6 @@ class ComfyUi(Engine):
         self.keeps = random.choices((0.0, 0.0, 0.35, 1.0), (70, 15, 8, 7))[0]
         """Share of its memory that does not come back."""
         self.does: Does = "rest"
-        self.need = 0
-        self.until = 0
         self._start(0)
         self.next_at = random.randint(5, 120) * SECOND
 
@@ -46,11 +44,6 @@ class ComfyUi(Engine):
         stage.processes[self.pid].hold(self.homes[0], min(self.context, self.cards.free(self.homes[0])), now)
 
     @property
-    def is_active(self) -> bool:
-        """See `Engine`."""
-        return self.does == "job"
-
-    @property
     def shows(self) -> object:
         """See `Engine`."""
         return self.does
@@ -67,9 +60,9 @@ class ComfyUi(Engine):
     def step(self, now: int, span: int) -> None:
         """See `Engine`."""
         if self.does == "job":
-            fits = self.grow(self.need, span, now)
-            self.feel(now, 0 if fits else self.need - self.held)
-            self.until += 0 if fits else span // 2  # with less memory it takes longer
+            self.fits = self.grow(self.need, span, now)
+            self.feel(now, 0 if self.fits else self.need - self.held)
+            self.until += 0 if self.fits else span // 2  # with less memory it takes longer
             if now >= self.until:
                 self._end(now)
         elif now >= self.next_at:
@@ -91,7 +84,7 @@ class ComfyUi(Engine):
         self.need = self.clear_need(self.random.choice(self.needs))
         match self.does:
             case "job":
-                self.works = True
+                self.works, self.fits = True, False
                 self.until = now + self.random.randint(8, 60) * SECOND
                 self.computes(now, self.random.uniform(0.3, 1.0), self.random.randint(15, 99))
             case "wait":

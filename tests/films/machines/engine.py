@@ -64,6 +64,12 @@ class Engine(ABC):
         """What an allocator of it leaves when the card is full."""
         self.works = False
         """A job of it truly runs."""
+        self.fits = True
+        """It has all that its job needs."""
+        self.need = 0
+        """Of its job, in total."""
+        self.until = NEVER
+        """When its job ends."""
         self.grown = 0
         """In this job."""
         self.lack: Lack | None = None
@@ -97,7 +103,7 @@ class Engine(ABC):
     @property
     def is_active(self) -> bool:
         """Whether time has to go in small steps for it."""
-        return self.works
+        return self.works and not self.fits
 
     @property
     @abstractmethod
@@ -153,6 +159,11 @@ class Engine(ABC):
         """Bytes that it could still take."""
         return sum(max(0, self.cards.free(card) - self.margin) for card in self.homes)
 
+    @property
+    def will_lack(self) -> bool:
+        """Whether its job needs more than there is, whether or not that can be seen yet."""
+        return self.is_active and self.need - self.held > self.room()
+
     def feel(self, now: int, missing: int) -> None:
         """Note that it lacks memory, or no longer does."""
         if missing < 512 * MIB or self.room() >= missing or self.grown < SHOWS:
@@ -162,9 +173,9 @@ class Engine(ABC):
         else:
             self.lack.size = missing
 
-    def rest(self, now: int, *, after: tuple[int, int] = (40, 260)) -> None:
+    def rest(self, now: int, *, after: tuple[int, int] = (200, 1500)) -> None:
         """Its job is over; the next one comes in so many seconds."""
-        self.works, self.lack, self.grown = False, None, 0
+        self.works, self.fits, self.until, self.lack, self.grown = False, True, NEVER, None, 0
         self.calm_since = now
         self.computes(now, 0.005, 0)
         self.next_at = now + self.random.randint(*after) * SECOND

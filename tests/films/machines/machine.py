@@ -154,6 +154,7 @@ class Machine:
             for other in self.engines
             if other.works and other.grown >= MIB * 64 and other.room() < 1100 * MIB
         )
+        lacking |= {other.name: at for other in self.engines if other.will_lack}
         began = {other.name: other.lack.since for other in self.engines if other.lack}
         return Truth(at, engine.name, engine.works, lacking, began, by_chance)
 
@@ -186,7 +187,7 @@ class Machine:
 
 def _due(engine: Engine, now: int) -> int:
     """When something of it changes by itself next."""
-    times = [engine.next_at, engine.silent_until, *(at for at, _ in engine.pending)]
+    times = [engine.next_at, engine.until, engine.silent_until, *(at for at, _ in engine.pending)]
     if isinstance(engine, Ollama) and engine.state == "loaded":
         times.append(engine.used_at + KEEP_ALIVE)
     return min((at for at in times if at > now), default=NEVER)

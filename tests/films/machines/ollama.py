@@ -27,7 +27,6 @@ class Ollama(Engine):
         self.state: State = "empty"
         self.runner = pid + 50
         self.placed = 0
-        self.until = 0
         self.used_at = 0
         self.tries = 0
         cards.stage.processes[pid] = self._process(pid, "/usr/bin/ollama", ("/usr/bin/ollama", "serve"), port, 0)
@@ -43,6 +42,7 @@ class Ollama(Engine):
             command_line=command,
             cgroup="/system.slice/ollama.service",
             ports=(port,),
+            environment=(("CUDA_VISIBLE_DEVICES", ",".join(self.homes)),),
             cpu_since=now,
         )
 
@@ -54,7 +54,7 @@ class Ollama(Engine):
     @property
     def is_active(self) -> bool:
         """See `Engine`."""
-        return self.state in ("loading", "working")
+        return self.state == "loading" or (self.state == "working" and self.placed < self.need)
 
     @property
     def shows(self) -> object:
@@ -145,7 +145,7 @@ class Ollama(Engine):
         del self.cards.stage.processes[self.runner]
         self.tries += 1
         self.state = "failed" if self.tries < 3 else "empty"
-        self.rest(now, after=(9, 14) if self.state == "failed" else (40, 260))
+        self.rest(now, after=(9, 14) if self.state == "failed" else (200, 1500))
         if self.state == "failed":
             self.grown = grown
             self.feel(now, missing)
@@ -169,5 +169,5 @@ class Ollama(Engine):
         """At once, or when its work is done."""
         if self.state == "loaded":
             self._unload(now)
-        elif self.is_active:
+        elif self.state in ("loading", "working"):
             self.pending.append((now + SECOND // 2, "release"))

@@ -32,7 +32,6 @@ class Worker(Engine):
         super().__init__(name, pid, port, cards, homes, random)
         self.context = random.randint(150, 400) * MIB
         self.need = random.randint(1 * GIB, cards.stage.gpus[homes[0]].total // 2)
-        self.until = 0
         process = StagedProcess(
             pid,
             comm=self.executable.rsplit("/", 1)[-1],
@@ -57,12 +56,12 @@ class Worker(Engine):
     def step(self, now: int, span: int) -> None:
         """See `Engine`."""
         if self.works:
-            fits = self.grow(self.need, span, now)
-            self.feel(now, 0 if fits else self.need - self.held)
+            self.fits = self.grow(self.need, span, now)
+            self.feel(now, 0 if self.fits else self.need - self.held)
             if now >= self.until:
                 self.rest(now)
         elif now >= self.next_at:
-            self.works, self.calm_since = True, now
+            self.works, self.fits, self.calm_since = True, False, now
             self.need = max(GIB, self.clear_need(self.need))
             self.until = now + self.random.randint(8, 60) * SECOND
             self.computes(now, self.random.uniform(0.2, 1.0), self.random.randint(20, 99))

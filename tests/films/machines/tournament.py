@@ -51,7 +51,7 @@ def play(seed: int, minutes: int = MINUTES, *, shown: bool = False) -> tuple[Mac
         lasts=minutes * 60 * SECOND,
         acts=True,
         shown_every=5 * SECOND if shown else 0,
-        leaps=not shown,
+        leaps=True,
     )
     record = replay(production)
     return made[0], record
