@@ -137,6 +137,7 @@ def _definition(table: str, name: str, more: dict[str, Any]) -> object:
     if (table, name) == ("match", "comms"):
         more = {"comms": [], "units": ["x"], **more}
     top, _, kind = table.partition(":")
+    of: Table
     if top == "release" and kind == "unit":
         of = {"release": [{**UNIT, **more}]}
     elif kind:
