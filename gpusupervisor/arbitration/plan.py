@@ -107,6 +107,8 @@ def make_release(situation: Situation, tenant_id: str, plan_id: str, cause: Plan
     frees = {uuid: tenant.in_the_way(uuid) if cause == "release" else tenant.above_floor(uuid) for uuid in gpus}
     expected = sum(frees.values())
     is_hidden = bool(tenant.unknown_on) and expected < WORTHWHILE
+    if tenant.activity == "stirring" and expected <= 0 and not is_hidden:
+        against = None  # memory that it has just given back still shows as life: there is nothing left to ask for
     reason = "asked for" if cause == "release" else "idle for longer than its idle-release-after"
     possible = against is None and (expected > 0 or is_hidden)
     if against is not None:

@@ -188,7 +188,7 @@ class BusService:
     def _export_fixed_objects(self) -> None:
         export = self._server.export
         processes = self._process_methods
-        manager = {**self._methods.manager(), **processes.manager()}
+        manager = {**self._methods.manager(), **processes.manager(), **self._record_methods.manager()}
         export(names.ROOT, interfaces.MANAGER, manager, manager_view(self._state, self._version))
         export(names.TENANTS_PATH, interfaces.TENANTS, {**self._methods.tenants(), **processes.tenants()})
         engines = {**self._methods.engines(), **self._model_methods.engines(), **self._warm_methods.engines()}

@@ -150,6 +150,12 @@ def test_a_release_on_request_passes_over_cooldown_and_pin_but_never_over_work()
     assert plan.blockers[0].reason == "busy"
 
 
+def test_a_second_release_right_after_the_first_says_that_nothing_is_left() -> None:
+    plan = make_release(situation(tenant("t", activity="stirring")), "t", "p", "release")
+    assert not plan.blockers
+    assert "nothing to give back" in plan.summary
+
+
 def test_a_release_of_a_tenant_that_holds_nothing_says_so() -> None:
     plan = make_release(situation(tenant("t")), "t", "p", "release")
     assert not plan.sufficient

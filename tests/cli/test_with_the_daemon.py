@@ -46,6 +46,21 @@ async def test_release_brings_memory_back_and_status_shows_it(running: Station) 
     assert "nothing to give back" in again.errors
 
 
+async def test_a_recording_of_the_running_service_can_be_replayed(running: Station) -> None:
+    film = running.folder / "a.film.gz"
+    recorded = await running.bus.run(*COMMAND, "record", "--for", "2s", str(film))
+    assert recorded.status == 0, recorded.errors
+    assert "Recording for 2s." in recorded.errors
+    replayed = await running.bus.run(*COMMAND, "replay", "--json", str(film))
+    assert replayed.status == 0, replayed.errors
+    last = json.loads(replayed.output)["moments"][-1]
+    assert "renderbox" in last["tenants"]
+    assert sum(last["tenants"]["renderbox"]["holdings"].values()) > 0
+    again = await running.bus.run(*COMMAND, "record", "--for", "2s", str(film))
+    assert (again.status, again.output) == (1, "")
+    assert "exists" in again.errors
+
+
 async def test_lint_knows_the_schema_and_what_is_installed(running: Station) -> None:
     good = running.folder / "newcomer.toml"
     good.write_text('title = "Newcomer"\n[match]\nexecutables = ["/opt/newcomer"]\n')
