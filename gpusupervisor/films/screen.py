@@ -151,8 +151,9 @@ def _moment(moment: Moment) -> Mapping[str, object]:
     return {
         "t": moment.at / MICROSECONDS,
         "free": {uuid: gpu.free for uuid, gpu in moment.situation.gpus.items()},
-        "tenants": {
-            name: {
+        "tenants": [
+            {
+                "tenant": name,
                 "activity": activity.state,
                 "reason": activity.reason,
                 "holdings": dict(moment.situation.tenants[name].holdings) if name in moment.situation.tenants else {},
@@ -161,7 +162,7 @@ def _moment(moment: Moment) -> Mapping[str, object]:
             }
             for name, activity in moment.activities.items()
             if activity.state != "absent"
-        },
+        ],
     }
 
 

@@ -356,7 +356,7 @@ async def test_one_tenant_is_shown_whole(ctl: Run, service: BusService) -> None:
     service.publish(make_state())
     shown = await ctl("tenant", "ollama")
     assert shown.status == 0
-    for part in ("Ollama  ollama", "http: busy: as its API says", "unit ollama.service", "14.0 GiB (its engine)"):
+    for part in ("Ollama  ollama", "http: busy: as its API says", "unit ollama.service", "14.0 GiB (needs-vram)"):
         assert part in shown.output
     missing = await ctl("tenant", "nobody")
     assert (missing.status, missing.output) == (1, "")

@@ -107,11 +107,11 @@ async def test_comfyui_whose_need_nobody_told_gets_room_after_a_restart(
         Floor=lambda size: size == floor["value"],
     )
     await asked.sees_tenant("ollama", "an idle Ollama", Activity=lambda word: word == "idle", Reclaimable=bool)
-    queue(comfyui, 3.0, "14G")
+    queue(comfyui, 8.0, "14G")
     plan_id, plan = await asked.hears(
         "ReleasePlanned", "a plan for ComfyUI", lambda body: body[1]["beneficiary"] == "comfyui"
     )
-    assert plan["need"] == need["value"]
+    assert plan["need"] <= need["value"], "what was learned is an upper bound"
     assert [step["tenant"] for step in plan["steps"]] == ["ollama"]
     assert plan_id == "plan-2", "plans are counted on"
     finished = await asked.hears("ReleaseFinished", "room", lambda body: body[0] == "plan-2")

@@ -30,7 +30,7 @@ def is_option(argument: Argument) -> bool:
 
 
 def _value(argument: Argument) -> str:
-    if "action" in argument.settings:
+    if argument.settings.get("action", "append") != "append":
         return ""
     choices = argument.settings.get("choices")
     if choices and "metavar" not in argument.settings:  # a long list of them cannot be folded by every man

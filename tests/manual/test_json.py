@@ -16,8 +16,9 @@ from tests.manual.entries import every_command
 from tests.manual.pages import definitions, parts, section
 
 PAGE = "gpusupervisorctl-json.5"
-WITHOUT_JSON = {"edit", "top", "record-card"}
+WITHOUT_JSON = {"edit", "top", "record", "record-card"}
 PROFILE = "{profile}"
+FILM = str(Path(__file__).parents[1] / "films" / "seen" / "01-step-by-step.film")
 RUNS: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "setup": ("--dry-run",),
@@ -56,9 +57,10 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "events": (),
     "learned": (),
     "forget": ("ollama",),
+    "replay": (FILM,),
 }
 """How each command is run so that it prints its JSON."""
-BY_NAME = {"tenant_holdings", "holdings"}
+BY_NAME = {"tenant_holdings", "holdings", "free"}
 """Objects whose keys are names that others chose."""
 SIGNALS: Mapping[str, list[Any]] = {
     "PropertiesChanged": ["org.gpusupervisor1.Tenant", {}, []],

@@ -29,13 +29,14 @@ REQUEST: Table = {
     "version": {"get": "/", "value": "x", "minimum": "1"},
     "headers": {"A": {"file": "/f", "prefix": "B"}},
 }
+UNIT: Table = {"method": "unit", "unit": "x.service"}
 WHOLE: Table = {
     "title": "X",
     "match": {"comms": ["x"]},
     "endpoint": {"url": "http://127.0.0.1:1", "headers": {"A": {"file": "/f", "prefix": "B"}}},
-    "activity": {"probes": [{"kind": kind, **PROBES.get(kind, {})} for kind in _PROBES]},
+    "activity": {"stuck-after": "30s", "probes": [{"kind": kind, **PROBES.get(kind, {})} for kind in _PROBES]},
     "models": {"directories": ["/x"]},
-    "release": [REQUEST],
+    "release": [REQUEST, UNIT],
 }
 LEAST: Mapping[str, Table] = {
     "": {"title": "X", "match": {"comms": ["x"]}},
@@ -81,9 +82,9 @@ def tables() -> Iterator[tuple[str, Definition]]:
         table = "" if heading == "TOP LEVEL" else heading.strip("[]")
         for title, below in parts(text, "##").items():
             for each in definitions(below):
-                if table != "activity.probes":
-                    yield table, each
                 kinds = re.findall(r"[\w-]+", title.partition(" ")[2])
+                if table != "activity.probes" and not kinds:
+                    yield table, each
                 for kind in kinds or (_PROBES if table == "activity.probes" else ()):
                     yield f"{table}:{kind}", each
 
@@ -96,7 +97,7 @@ def test_every_key_of_a_tenant_file_is_described_and_no_other(monkeypatch: pytes
     definition, findings = check_definition("x", normalize(WHOLE))
     assert definition is not None, findings
     asked.keys.add(("activity", "probe"))  # which is written out before
-    told = {(table, name) for table, each in DOCUMENTED for name in each.names}
+    told = {(table.removesuffix(":unit"), name) for table, each in DOCUMENTED for name in each.names}
     headings = {heading.strip("[]") for heading in parts(page(TENANT), "#")}
     wanted = {key for key in asked.keys if not inner(key[0]) and ".".join(filter(None, key)) not in headings}
     assert wanted - told == set(), f"{TENANT} does not describe these keys"
@@ -136,7 +137,10 @@ def _definition(table: str, name: str, more: dict[str, Any]) -> object:
     if (table, name) == ("match", "comms"):
         more = {"comms": [], "units": ["x"], **more}
     top, _, kind = table.partition(":")
-    if kind:
+    of: Table
+    if top == "release" and kind == "unit":
+        of = {"release": [{**UNIT, **more}]}
+    elif kind:
         of = {"activity": {"probes": [{"kind": kind, **PROBES.get(kind, {}), **more}]}, "endpoint": LEAST["endpoint"]}
     elif top == "release":
         of = {"release": [{**LEAST[top], **more}], "endpoint": LEAST["endpoint"]}

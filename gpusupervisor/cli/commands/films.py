@@ -2,7 +2,6 @@
 
 import sys
 import time
-from pathlib import Path
 
 from gpusupervisor.cli.exits import DONE, FAILED, CommandFailed
 from gpusupervisor.cli.registry import Command, argument, typed
@@ -22,8 +21,8 @@ async def record(session: Session) -> int:
     from gpusupervisor.quantities import format_duration
 
     options = session.options
-    path = Path(options.film)
-    opened = gzip.open if path.name.endswith(".gz") else open
+    path: str = options.film
+    opened = gzip.open if path.endswith(".gz") else open
     ends = None if options.duration is None else time.monotonic() + options.duration / _MICROSECONDS
     try:
         with opened(path, "xt", encoding="ascii") as film:
@@ -69,7 +68,8 @@ COMMANDS = (
         record,
         (
             argument("film", metavar="FILE", help="where to write it; .gz is compressed", completes="file"),
-            argument("--for", help="how long (default: until Ctrl-C)", dest="duration", type=typed(parse_duration)),
+            argument("--for", metavar="TIME", help="how long; default: until Ctrl-C", dest="duration",
+                     type=typed(parse_duration)),
         ),
     ),
     Command(
