@@ -43,7 +43,7 @@ TimeoutStartSec=infinity
     f"/etc/systemd/system/{ENGINE}": f"""\
 [Service]
 Environment=PYTHONPATH={SOURCE}:{SITE}
-ExecStart=/usr/bin/python3 -m tests.system.llama_on_a_card {CARD} {INNER} --port {INNER}
+ExecStart=/usr/bin/python3 -m tests.system.llama_on_a_card {CARD} --port {INNER}
 WorkingDirectory={SOURCE}
 """,
     "/etc/gpusupervisor/tenants.d/llama-server.toml": f"""\
@@ -105,6 +105,45 @@ def test_without_a_file_of_roots_no_unit_is_stopped(llama: Machine) -> None:
     refused = llama.run(*call, "llama-server", check=False)
     assert "No tenant file of root's" in refused.stderr
     assert llama.property(ENGINE, "ActiveState") == "active"
+
+
+@pytest.fixture
+def plain(card: Machine) -> Iterator[Machine]:  # noqa: F811
+    """The machine with the engine's unit alone, at the usual port."""
+    unit = f"/etc/systemd/system/{ENGINE}"
+    card.write(unit, UNITS[unit].replace(f"--port {INNER}", f"--port {PORT}"))
+    card.write("/etc/gpusupervisor/tenants.d/llama-server.toml", 'min-residency = "1s"\n')
+    card.run("systemctl", "daemon-reload")
+    card.run("systemctl", "restart", UNIT, ENGINE)
+    yield card
+    card.run("systemctl", "disable", "--now", "llama-server-proxy.socket", check=False)
+    card.run("systemctl", "stop", "llama-server-proxy.service", ENGINE, check=False)
+    card.run("sh", "-c", f"rm -rf /etc/systemd/system/llama-server* {list(UNITS)[-1]}")
+    card.run("systemctl", "daemon-reload")
+    card.run("systemctl", "restart", UNIT)
+
+
+def test_setup_puts_the_proxy_in_front_of_a_unit_after_a_yes(plain: Machine) -> None:
+    plain.wait_until("it is a tenant that holds memory", lambda: holds(plain), UNIT, LONG)
+    (offered,) = json.loads(plain.output("gpusupervisorctl", "setup", "--json", "--yes"))["proxies"]
+    assert (offered["outcome"], offered["listen"], offered["engine_port"]) == ("left", f"127.0.0.1:{PORT}", INNER)
+    assert plain.run("test", "-e", offered["files"][0]["file"], check=False).returncode == 1, "not without asking"
+    plain.wait_until("it is put in place", lambda: "-> written" in set_up(plain), UNIT, LONG)
+    assert plain.property(ENGINE, "ActiveState") == "inactive"
+    ask(plain)
+    plain.wait_until("it holds memory again", lambda: holds(plain), UNIT, LONG)
+    plain.wait_until("it rests", lambda: shown(plain).get("Activity") == "idle", UNIT, LONG)
+    assert plain.run("gpusupervisorctl", "release", "llama-server", check=False).returncode == 0
+    assert plain.property(ENGINE, "ActiveState") == "inactive"
+    ask(plain)
+    assert json.loads(plain.output("gpusupervisorctl", "setup", "--json", "--dry-run"))["proxies"] == []
+
+
+def set_up(machine: Machine) -> str:
+    """What setup shows to somebody who says yes; on a busy machine its check of the file may take too long."""
+    return machine.run(
+        "sh", "-c", "yes | script --quiet --return --command 'gpusupervisorctl setup' /dev/null", check=False
+    ).stdout
 
 
 def shown(machine: Machine) -> dict[str, object]:
