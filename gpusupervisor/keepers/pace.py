@@ -31,7 +31,8 @@ class Pace:
         self._waiting: list[asyncio.Future[None]] = []
         self._served: list[asyncio.Future[None]] = []
         """Those who wait for the tick that is under way."""
-        self._held: Mapping[str, int] = {}
+        self._held: Mapping[str, int] | None = None
+        """By tenant; None before the first tick."""
         self._grew_at = self._grows_since = -LONGEST_GROWTH
 
     def tick_begins(self) -> None:
@@ -40,7 +41,8 @@ class Pace:
 
     def looked(self, now: int, held: Mapping[str, int]) -> None:
         """A tick has seen what each tenant holds, in bytes."""
-        if any(size - self._held.get(tenant, 0) >= GROWTH for tenant, size in held.items()):
+        before = held if self._held is None else self._held
+        if any(size - before.get(tenant, 0) >= GROWTH for tenant, size in held.items()):
             if now - self._grew_at >= GROWS_FOR:
                 self._grows_since = now
             self._grew_at = now

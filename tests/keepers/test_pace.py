@@ -18,6 +18,12 @@ def test_ticks_are_quick_while_a_tenant_grows_and_for_a_moment_after() -> None:
     assert pace.interval(SECOND + GROWS_FOR, 3 * SECOND) == 3 * SECOND
 
 
+def test_what_is_held_at_the_first_tick_has_not_grown() -> None:
+    pace = Pace()
+    pace.looked(0, {"comfyui": 16 * GIB})
+    assert pace.interval(0, SECOND) == SECOND
+
+
 def test_what_shrinks_or_drifts_quickens_nothing_and_no_interval_grows() -> None:
     pace = Pace()
     pace.looked(0, {"ollama": 4 * GIB})
