@@ -80,8 +80,11 @@ class ComfyUi(Engine):
             self._begin(now)
 
     def _begin(self, now: int) -> None:
+        self.need = self.random.choice(self.needs)
+        if not self.is_clear(self.need):
+            self.rest(now)
+            return
         self.does = self.random.choices(("job", "wait", "dead", "page"), (70, 10, 5, 15))[0]
-        self.need = self.clear_need(self.random.choice(self.needs))
         match self.does:
             case "job":
                 self.works, self.fits = True, False

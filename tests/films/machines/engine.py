@@ -73,6 +73,8 @@ class Engine(ABC):
         self.grown = 0
         """In this job."""
         self.lack: Lack | None = None
+        self.ran_out_at = -NEVER
+        """When it last failed for lack of memory."""
         self.calm_since = 0
         """Since when it neither works nor shows life, and answers."""
         self.silent_until = 0
@@ -166,7 +168,7 @@ class Engine(ABC):
 
     def feel(self, now: int, missing: int) -> None:
         """Note that it lacks memory, or no longer does."""
-        if missing < 512 * MIB or self.room() >= missing or self.grown < SHOWS:
+        if missing < 512 * MIB or self.room() >= min(missing, 512 * MIB) or self.grown < SHOWS:
             self.lack = None
         elif self.lack is None:
             self.lack = Lack(now, missing)
@@ -184,10 +186,10 @@ class Engine(ABC):
         """Whether something happens that happens in such a share of cases."""
         return self.random.random() < share
 
-    def clear_need(self, need: int) -> int:
-        """The need, or a smaller one, so that it ends clearly before the card is full, or clearly after.
+    def is_clear(self, need: int) -> bool:
+        """Whether a job that needs so much ends clearly before the card is full, or clearly after.
 
         Between them no observer can tell whether the engine has all that it wants.
         """
         left = self.room() + self.held - need
-        return need - ROOMY + left if -SHORT < left < ROOMY else need
+        return not -SHORT < left < ROOMY

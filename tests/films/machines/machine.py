@@ -18,6 +18,8 @@ NOTICED = 10 * SECOND
 CALM = 35 * SECOND
 """Who has rested for so long, in every way that can be seen, can be known to rest."""
 ASKED_LATELY = 120 * SECOND
+TRIES_AGAIN = 60 * SECOND
+"""After a load that failed for lack of memory its client may try again."""
 LACKED_LATELY = 4 * SECOND
 """A request that comes so shortly after the lack has ended was on its way."""
 
@@ -107,9 +109,9 @@ class Machine:
         """See `Script`."""
         until = now - ORIGIN
         while self._time < until:
-            self._time = self._next(until)
+            before, self._time = self._time, self._next(until)
             for engine in self.engines:
-                self._go_on(engine)
+                self._go_on(engine, min(STEP, self._time - before))
             self._watch()
 
     def _next(self, until: int) -> int:
@@ -118,12 +120,12 @@ class Machine:
             return min(until, self._time + STEP)
         return min([until, *(_due(engine, self._time) for engine in self.engines)])
 
-    def _go_on(self, engine: Engine) -> None:
+    def _go_on(self, engine: Engine, span: int) -> None:
         now = self._time
         for due in [each for each in engine.pending if each[0] <= now]:
             engine.pending.remove(due)
             engine.released(now)
-        engine.step(now, STEP)
+        engine.step(now, span)
         if not engine.works and engine.calm_since == now and self.random.random() < 0.05:
             engine.silent_until = engine.calm_since = now + self.random.randint(10, 60) * SECOND
         shown = (engine.shows, now < engine.silent_until)
@@ -154,7 +156,7 @@ class Machine:
             for other in self.engines
             if other.works and other.grown >= MIB * 64 and other.room() < 1100 * MIB
         )
-        lacking |= {other.name: at for other in self.engines if other.will_lack}
+        lacking |= {other.name: at for other in self.engines if other.will_lack or at - other.ran_out_at < TRIES_AGAIN}
         began = {other.name: other.lack.since for other in self.engines if other.lack}
         return Truth(at, engine.name, engine.works, lacking, began, by_chance)
 

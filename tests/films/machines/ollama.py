@@ -7,10 +7,12 @@ from typing import Literal
 
 from gpusupervisor.clock import MICROSECONDS as SECOND
 from gpusupervisor.films.stage import Reply, StagedProcess
-from tests.films.machines.engine import GIB, MIB, Cards, Engine, answer
+from tests.films.machines.engine import GIB, MIB, SHOWS, Cards, Engine, Lack, answer
 
 State = Literal["empty", "loading", "loaded", "working", "failed"]
 KEEP_ALIVE = 300 * SECOND
+VISIBLE = 4 * SECOND
+"""A load that lives shorter may come and go between two looks."""
 
 
 class Ollama(Engine):
@@ -29,6 +31,8 @@ class Ollama(Engine):
         self.placed = 0
         self.used_at = 0
         self.tries = 0
+        self.began_at = 0
+        """Its last load."""
         cards.stage.processes[pid] = self._process(pid, "/usr/bin/ollama", ("/usr/bin/ollama", "serve"), port, 0)
         self.next_at = random.randint(5, 120) * SECOND
 
@@ -113,6 +117,9 @@ class Ollama(Engine):
             self._begin(now)
 
     def _begin(self, now: int) -> None:
+        if self.state == "empty" and not self.is_clear(self.need):
+            self.rest(now)
+            return
         self.works, self.calm_since = True, now
         if self.state == "loaded":
             self._work(now)
@@ -123,7 +130,7 @@ class Ollama(Engine):
         self.cards.stage.processes[self.runner] = self._process(self.runner, "/usr/bin/ollama", command, port, now)
         if self.state != "failed":
             self.tries = 0
-        self.state, self.grown = "loading", 0
+        self.state, self.grown, self.began_at = "loading", 0, now
         self.lack = None
         fits = self.room() >= self.need
         self.placed = self.need if fits or self.dies else max(0, self.room() - 64 * MIB)
@@ -141,14 +148,14 @@ class Ollama(Engine):
 
     def _die(self, now: int) -> None:
         """Out of memory; its client tries again in a few seconds, and gives up some time."""
-        missing, grown = self.need - self.held, self.grown
+        grown, lived = self.grown, now - self.began_at
+        self.ran_out_at = now
         del self.cards.stage.processes[self.runner]
         self.tries += 1
         self.state = "failed" if self.tries < 3 else "empty"
         self.rest(now, after=(9, 14) if self.state == "failed" else (200, 1500))
-        if self.state == "failed":
-            self.grown = grown
-            self.feel(now, missing)
+        if self.state == "failed" and grown >= SHOWS and lived >= VISIBLE:
+            self.grown, self.lack = grown, Lack(now, self.need - self.room())
 
     def _work(self, now: int) -> None:
         self.state = "working"

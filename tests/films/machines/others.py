@@ -60,9 +60,10 @@ class Worker(Engine):
             self.feel(now, 0 if self.fits else self.need - self.held)
             if now >= self.until:
                 self.rest(now)
+        elif now >= self.next_at and not self.is_clear(self.need):
+            self.rest(now)
         elif now >= self.next_at:
             self.works, self.fits, self.calm_since = True, False, now
-            self.need = max(GIB, self.clear_need(self.need))
             self.until = now + self.random.randint(8, 60) * SECOND
             self.computes(now, self.random.uniform(0.2, 1.0), self.random.randint(20, 99))
 
