@@ -153,6 +153,8 @@ class Observatory:
     async def recheck_engines(self) -> None:
         """Query every engine whose API had a problem, so that what has been repaired does not count any more."""
         troubled = [tenant for tenant, each in self._tracker.activities().items() if each.trouble or each.unreachable]
+        for tenant in troubled:
+            self._tracker.forget_refusals(tenant)
         await asyncio.gather(*(self._tracker.recheck(tenant) for tenant in troubled))
 
     async def measure(self, tenant: str, gpus: Iterable[str]) -> Mapping[str, Measurement]:

@@ -1,5 +1,6 @@
 """The world as execution sees it: looking, asking, measuring, on the real machine."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from gpusupervisor.arbitration.compose import Seen
@@ -9,9 +10,11 @@ from gpusupervisor.arbitration.verify import Measurement
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import SupervisorError
 from gpusupervisor.observatory import Observatory
+from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.tenants.census import TenantPresence
 from gpusupervisor.tenants.definition import ReleaseMethod, TenantDefinition
 from gpusupervisor.tenants.release.http_release import Place, request_release
+from gpusupervisor.tenants.speakers import uid_of
 
 StopUnit = Callable[[str], Awaitable[tuple[str, str]]]
 """Takes a tenant's id; returns the unit and what was done with it. Raises SupervisorError."""
@@ -65,14 +68,16 @@ class LiveWorld:
         if self._stop is None:
             return ReleaseReply("refused", "there is no helper that could stop its unit")
         holders = presence.holders if presence else ()
-        elsewhere = [each for each in holders if each.identity is None or each.identity.unit != rung.unit]
+        unit = rung.unit or rung.user_unit
+        where = await asyncio.to_thread(_place_of, rung)
+        elsewhere = [each for each in holders if each.identity is None or _place(each.identity) != where]
         if not holders or elsewhere:
             why = f"process {elsewhere[0].pid} does not run in it" if elsewhere else "it holds nothing"
-            return ReleaseReply("refused", f"{rung.unit} is left alone: {why}")
+            return ReleaseReply("refused", f"{unit} is left alone: {why}")
         try:
             unit, action = await self._stop(tenant)
         except SupervisorError as error:
-            return ReleaseReply("failed", f"{rung.unit} could not be released: {error}")
+            return ReleaseReply("failed", f"{unit} could not be released: {error}")
         return ReleaseReply("accepted", f"systemd was asked to {action} {unit}")
 
     async def measure(self, tenant: str, gpus: tuple[str, ...]) -> Mapping[str, Measurement]:
@@ -104,3 +109,15 @@ class LiveWorld:
     def _rungs(self, tenant: str) -> tuple[ReleaseMethod, ...]:
         definition = self._definition(tenant)
         return definition.release if definition else ()
+
+
+def _place_of(rung: ReleaseMethod) -> tuple[str, str]:
+    """The system's and the user's unit in which processes of a rung's unit run; blocks."""
+    if rung.unit:
+        return rung.unit, ""
+    uid = uid_of(rung.user)
+    return ("" if uid is None else f"user@{uid}.service"), rung.user_unit
+
+
+def _place(identity: ProcessIdentity) -> tuple[str, str]:
+    return identity.unit, identity.user_unit

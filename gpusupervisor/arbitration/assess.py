@@ -85,7 +85,7 @@ def arithmetic(situation: Situation, tenant: TenantSituation | None, gpus: Seque
 def _enough(need: Need) -> str:
     size = format_bytes(need.figure)
     if need.source == "placed":
-        return "busy, and its engine says that everything is placed in VRAM"
+        return "busy, and lacks no VRAM: its models are placed, or left room that they could have had"
     if need.source == "learned" and need.low < need.figure:
         return f"busy, and nothing shows that it lacks memory; it has needed {size} at most"
     return f"busy, and its need of {size} is covered by what it holds and what is free"

@@ -54,12 +54,13 @@ async def put(client: "Client", file: Path, before: str | None, text: str) -> li
     except CommandFailed as failure:
         if file.name not in str(failure):
             raise CommandFailed(f"{file} is written, and not in force yet: {failure}", failure.exit_code) from None
-        _restore(file, before)
+        restore(file, before)
         return str(failure).splitlines()
     return []
 
 
-def _restore(file: Path, before: str | None) -> None:
+def restore(file: Path, before: str | None) -> None:
+    """Put it back as it was; None for no file. Raises CommandFailed."""
     if before is None:
         file.unlink()
     else:

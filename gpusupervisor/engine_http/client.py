@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from gpusupervisor.engine_http.connection import MAX_BODY, Connection, Target
 from gpusupervisor.engine_http.failures import slow_connect
 from gpusupervisor.engine_http.keys import ROOT, Header, has_key, read_headers
 from gpusupervisor.engine_http.peer import NO_USERS, Peer
+from gpusupervisor.engine_http.refusals import Refusals
 from gpusupervisor.foreign_text import harmless
 
 KEEP_ALIVE = 30.0
@@ -91,6 +93,12 @@ class EngineHttp:
         self._idle: deque[tuple[_Kind, Connection]] = deque()
         self._shunned: dict[_Kind, tuple[float, ForeignSocket]] = {}
         """Until when, in seconds of the event loop's clock."""
+        self._refusals = Refusals()
+
+    def forget_refusals(self, base: str) -> None:
+        """Ask the server at an address again what it refused, without waiting any longer."""
+        with suppress(NotAllowed):  # where nobody can be asked, nothing was refused
+            self._refusals.forget(connectable(base))
 
     async def get(
         self,
@@ -128,7 +136,8 @@ class EngineHttp:
         connecting included. headers: keys are read from their files now. remote: `base` may be another machine.
         largest: bytes of a body that are read. peer: what must be at the other end before anything is sent.
         until: of an answer without an end, read up to where this is found, which is the answer's body.
-        Redirects are not followed.
+        Redirects are not followed. What a GET was refused (status 401, 403, 407 or 429) is answered from memory for a
+        while, see `Refusals`.
         Raises HttpError.
         """
         address = connectable(base)
@@ -159,6 +168,8 @@ class EngineHttp:
         parts = urlsplit(address)
         host = parts.netloc or "localhost"
         told = await self._told(headers)
+        loop = asyncio.get_running_loop()
+        refused = self._refusals.remembered(address, path, told, loop.time()) if verb == "GET" else None
         all_headers = [("Host", host), *_HEADERS, *told]
         if body is not None or verb != "GET":
             all_headers.append(("Content-Length", str(len(body or b""))))
@@ -167,13 +178,19 @@ class EngineHttp:
         exchange = _Exchange(kind, verb, prefix + path, all_headers, body or b"", largest, until)
         try:
             async with asyncio.timeout(timeout / MICROSECONDS):
-                return await self._ask(exchange)
+                if refused is not None:
+                    await self._see(exchange)
+                    return refused
+                answer = await self._ask(exchange)
         except TimeoutError:
             if exchange.stage == "connecting" and parts.netloc:
                 raise slow_connect(parts.hostname or "", parts.port or _port(parts.scheme)) from None
             if exchange.stage == "handshaking" and parts.scheme == "https":
                 raise NotTls(f"ended no TLS handshake at {parts.netloc} in time: it may not speak TLS") from None
             raise TimedOut(f"did not answer {harmless(path, 60)} in time") from None
+        if verb == "GET":
+            self._refusals.note(address, path, told, answer, loop.time())
+        return answer
 
     async def aclose(self) -> None:
         """Close every connection; it can be used again afterwards."""
@@ -205,6 +222,11 @@ class EngineHttp:
         if await _speaks_tls(exchange.kind.target()):
             raise NotTls("speaks TLS: its address has to begin with https")
         raise BadAnswer("closed the connection without an answer")
+
+    async def _see(self, exchange: "_Exchange") -> None:
+        """See that the server is still there, and send it nothing. Raises HttpError."""
+        connection = self._take(exchange.kind) or await self._open(exchange)
+        self._keep(exchange.kind, connection)
 
     async def _open(self, exchange: "_Exchange") -> Connection:
         """A new connection. Raises HttpError; of an address that was foreign a moment ago without a try."""

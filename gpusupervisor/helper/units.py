@@ -1,12 +1,14 @@
 """Stops or restarts units of tenants: only those that a tenant file of root's names as its way to release memory."""
 
 import asyncio
+import pwd
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbus_fast import Message, MessageType
+from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.bus.connection import answer_of
@@ -21,8 +23,12 @@ LAYERS = (Path("/etc/gpusupervisor/tenants.d"), Path("/run/gpusupervisor/tenants
 PATIENCE = 10.0
 """Seconds for systemd to queue the job; its end is not waited for, since the supervisor measures what comes back."""
 SYSTEMD, SYSTEMD_PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
+SYSTEMCTL = "/usr/bin/systemctl"
+LONGEST = 30_000_000
+"""Microseconds for a user's service manager to queue the job."""
 _ID = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\-]{1,200}(@[A-Za-z0-9:_.\\-]{0,100})?\.service")
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}|[0-9]{1,9}")
 _NEVER = re.compile(r"(systemd-|dbus|gpusupervisor|user@|user-runtime-dir@|getty|polkit|.*display-manager).*")
 """Units without which the machine, or this service, does not work."""
 _MEMBERS = {"stop": "StopUnit", "restart": "RestartUnit"}
@@ -35,6 +41,8 @@ class UnitRelease:
     unit: str
     action: str
     """"stop" or "restart"."""
+    user: str = ""
+    """The account in whose service manager the unit is; empty for a system unit."""
 
 
 def unit_release(tenant: str, layers: Sequence[Path] = LAYERS, owner: int = 0) -> UnitRelease:
@@ -73,10 +81,54 @@ def _releases(folder: RootFolder, name: str) -> list[object]:
 def _unit_of(release: object) -> UnitRelease | None:
     if not isinstance(release, dict) or release.get("method") != "unit":
         return None
-    unit, action = release.get("unit"), release.get("action", "stop")
+    user = release.get("user", "")
+    unit, action = release.get("user-unit" if user else "unit"), release.get("action", "stop")
     if not isinstance(unit, str) or not _UNIT.fullmatch(unit) or action not in _MEMBERS:
         return None
-    return None if _NEVER.fullmatch(unit) else UnitRelease(unit, str(action))
+    if not isinstance(user, str) or (user and not _ACCOUNT.fullmatch(user)):
+        return None
+    return None if _NEVER.fullmatch(unit) else UnitRelease(unit, str(action), user)
+
+
+def account(user: str) -> tuple[str, int]:
+    """Return name and number of an account. Raises NotSupported. Blocks."""
+    try:
+        found = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+    except KeyError:
+        raise NotSupported(f"There is no account {user}, in whose service manager a unit is to be stopped.") from None
+    return found.pw_name, found.pw_uid
+
+
+def _request(wanted: UnitRelease, name: str, uid: int) -> Message:
+    """What systemd is asked for: of a user's unit, a unit of its own that asks that user's service manager.
+
+    The helper can reach no user's bus. What asks there has the user's rights and no others.
+    """
+    if not wanted.user:
+        return _call(_MEMBERS[wanted.action], "ss", [wanted.unit, "replace"])
+    words = [SYSTEMCTL, "--user", "--no-block", "--no-ask-password", wanted.action, "--", wanted.unit]
+    properties = {
+        "Description": Variant("s", f"{wanted.action} {wanted.unit} of {name} to release GPU memory"),
+        "Type": Variant("s", "exec"),
+        "User": Variant("s", name),
+        "Environment": Variant("as", [f"XDG_RUNTIME_DIR=/run/user/{uid}"]),
+        "ExecStart": Variant("a(sasb)", [[SYSTEMCTL, words, False]]),
+        "CollectMode": Variant("s", "inactive-or-failed"),
+        "RuntimeMaxUSec": Variant("t", LONGEST),
+        "NoNewPrivileges": Variant("b", True),
+        "CapabilityBoundingSet": Variant("t", 0),
+        "PrivateNetwork": Variant("b", True),
+        "PrivateDevices": Variant("b", True),
+        "ProtectSystem": Variant("s", "strict"),
+        "ProtectHome": Variant("s", "read-only"),
+    }
+    transient = f"gpusupervisor-release-{secrets.token_hex(8)}.service"
+    body: list[object] = [transient, "fail", [[key, value] for key, value in properties.items()], []]
+    return _call("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
+
+
+def _call(member: str, signature: str, body: list[object]) -> Message:
+    return Message(SYSTEMD, SYSTEMD_PATH, f"{SYSTEMD}.Manager", member, signature=signature, body=body)
 
 
 class UnitCalls:
@@ -93,11 +145,8 @@ class UnitCalls:
 
     async def _release(self, _call: Call, tenant: str) -> list[object]:
         wanted = await asyncio.to_thread(unit_release, tenant, self._layers, self._owner)
-        body: list[object] = [wanted.unit, "replace"]
-        question = Message(
-            SYSTEMD, SYSTEMD_PATH, f"{SYSTEMD}.Manager", _MEMBERS[wanted.action], signature="ss", body=body
-        )
-        reply = await answer_of(self._bus, question, PATIENCE)
+        name, uid = await asyncio.to_thread(account, wanted.user) if wanted.user else ("", 0)
+        reply = await answer_of(self._bus, _request(wanted, name, uid), PATIENCE)
         if reply is None or reply.message_type is not MessageType.METHOD_RETURN:
             said = harmless(str(reply.body[0]), 200) if reply and reply.signature.startswith("s") else "no answer"
             raise NotSupported(f"systemd did not {wanted.action} {wanted.unit}: {said}".rstrip(".") + ".")

@@ -21,7 +21,7 @@ from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.memory import Memory, read_memory
 from gpusupervisor.models.load_speed import LoadSpeeds
 from gpusupervisor.models.model import Model
-from gpusupervisor.models.residency import ModelResidency, Residency, find, residency_of, with_residency
+from gpusupervisor.models.residency import ModelResidency, Residency, find_files, residency_of, with_residency
 from gpusupervisor.models.warm_plan import Candidate, Usage, WarmedUp, WarmStep, plan_warming
 from gpusupervisor.peers.privileged_call import READER, call
 from gpusupervisor.quantities import format_bytes
@@ -74,6 +74,10 @@ class ResidencyKeeper:
         self._described: frozenset[str] = frozenset()
         self._running: Mapping[str, int] = {}
         """By tenant that runs: after how long its files are stale."""
+        self._directories: Mapping[str, tuple[str, ...]] = {}
+        """By tenant: where root has set that its models are."""
+        self._named: dict[str, Mapping[str, str]] = {}
+        """By tenant and model: the path that the engine names."""
         self._stale: set[str] = set()
         self._shown: dict[str, _Shown] = {}
         self._loaded: dict[str, frozenset[str]] = {}
@@ -89,7 +93,7 @@ class ResidencyKeeper:
         activities: Mapping[str, Activity],
     ) -> dict[str, EngineStatus]:
         """The engines with what is known of their models' files; who runs, and what is in use, is noted."""
-        described = frozenset(each.id for each in definitions.values() if each.models and each.models.directories)
+        described = frozenset(tenant for tenant, each in definitions.items() if each.models and each.models.directories)
         running = {
             tenant: STALE_WHEN_IDLE if seen.state == "idle" else STALE_AFTER
             for tenant in described
@@ -99,6 +103,9 @@ class ResidencyKeeper:
             self.residencies = {tenant: each for tenant, each in self.residencies.items() if tenant in described}
             self._wanted.set()
         self._described, self._running = described, running
+        self._directories = {
+            tenant: each.directories for tenant in described if (each := definitions[tenant].models) is not None
+        }
         return {tenant: self._engine(status) for tenant, status in engines.items()}
 
     def invalidate(self, tenant: str) -> None:
@@ -156,7 +163,7 @@ class ResidencyKeeper:
         if tenant not in self._described:
             raise NotSupported(f"No tenant file says where the models of {tenant} are: set directories in its [models]")
         residency = await self.refresh(tenant)
-        files = find(residency, model)
+        files = self._files(tenant, residency, model)
         if files is None:
             if residency.problems and not residency.models:
                 raise GpuUnavailable(f"The model files of {tenant} cannot be examined: {residency.problems[0]}")
@@ -207,6 +214,11 @@ class ResidencyKeeper:
                 f"files and as much again once it is loaded: {format_bytes(memory.spare)} can be used"
             )
 
+    def _files(self, tenant: str, residency: Residency, model: str) -> ModelResidency | None:
+        """The files of a model by any name that its engine or its files have for it; None when that is not sure."""
+        file = self._named.get(tenant, {}).get(model, "")
+        return find_files(residency, self._directories.get(tenant, ()), model, file)
+
     def _refuse_twice(self, tenant: str, files: ModelResidency) -> None:
         if (tenant, files.name) in self._warming:
             raise Busy(f"{files.name} is being read into RAM already")
@@ -228,7 +240,8 @@ class ResidencyKeeper:
         if shown and same and (shown.before is status.models or shown.before == status.models):
             return replace(status, models=shown.after)
         self._note_usage(status)
-        after = with_residency(status.models, residency, speeds)
+        self._named[status.id] = {model.name: model.file for model in status.models if model.file}
+        after = with_residency(status.models, residency, speeds, self._directories.get(status.id, ()))
         self._shown[status.id] = _Shown(status.models, residency, speeds, after)
         return replace(status, models=after)
 
@@ -256,7 +269,7 @@ class ResidencyKeeper:
         found = {}
         for name, known in self._facts.uses(tenant):
             usage = replace(known, last_used=now) if name in loaded else known
-            files = find(residency, name)
+            files = self._files(tenant, residency, name)
             if files is not None and now - usage.last_used < LATELY:
                 found[files.name] = usage
         return found

@@ -207,6 +207,7 @@ class ModelCatalogue:
             remote=listed.remote,
             failed=listed.failed,
             context=listed.context,
+            file=listed.file,
         )
         return self._with_need(engine, entry, model)
 

@@ -34,6 +34,8 @@ class Model:
     """Why its last load failed, where the engine says so."""
     context: int | None = None
     """Tokens of context that it is loaded with."""
+    file: str = ""
+    """Absolute path of its weights, as its engine names it: a claim, by which nothing is ever opened."""
     cached: int | None = None
     """Of its files in RAM."""
     cached_problem: str = ""

@@ -1,5 +1,6 @@
 """How much of models' files is in RAM, as far as it was told. Pure."""
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from gpusupervisor.models.model import Model
 NEARLY_ALL = 99
 """Percent in RAM from which on a model counts as wholly there."""
 
+_SHARD = re.compile(r"-[0-9]{5}-of-[0-9]{5}(?=\.[a-z]+$)", re.ASCII)
 _ENDING = re.compile(r"\.(gguf|safetensors|ckpt|pth?|bin|onnx|sft)$", re.IGNORECASE)
 
 
@@ -73,17 +75,35 @@ def find(residency: Residency, model: str) -> ModelResidency | None:
     return next((residency.models[path] for path in below if path in residency.models), None)
 
 
+def find_files(residency: Residency, directories: Sequence[str], name: str, file: str) -> ModelResidency | None:
+    """The files of a model by its name and by the path that its engine names; None when that is not sure.
+
+    The path only chooses among the files that were found below the directories that root has set. One that leads
+    elsewhere may be another container's or an invention, so that the name decides.
+    """
+    plain = posixpath.normpath(file) if file else ""
+    for directory in directories:
+        if plain.startswith(f"{directory.rstrip('/')}/"):
+            below = _SHARD.sub("", plain.removeprefix(f"{directory.rstrip('/')}/"))
+            if below in residency.models:
+                return residency.models[below]
+    return find(residency, name)
+
+
 def with_residency(
-    models: Sequence[Model], residency: Residency | None, speeds: LoadSpeeds = NOTHING_LEARNED
+    models: Sequence[Model],
+    residency: Residency | None,
+    speeds: LoadSpeeds = NOTHING_LEARNED,
+    directories: Sequence[str] = (),
 ) -> tuple[Model, ...]:
     """The models with what is in RAM of them, and how long a load takes from there."""
     if residency is None:
         return tuple(models)
-    return tuple(_with_residency(model, residency, speeds) for model in models)
+    return tuple(_with_residency(model, residency, speeds, directories) for model in models)
 
 
-def _with_residency(model: Model, residency: Residency, speeds: LoadSpeeds) -> Model:
-    files = find(residency, model.name)
+def _with_residency(model: Model, residency: Residency, speeds: LoadSpeeds, directories: Sequence[str]) -> Model:
+    files = find_files(residency, directories, model.name, model.file)
     if files is None:
         return replace(model, cached_problem=_why_unknown(residency))
     size = files.size if model.size is None else model.size

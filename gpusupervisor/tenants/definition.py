@@ -189,6 +189,10 @@ class ReleaseMethod:
     """Deadline of one request (microseconds)."""
     unit: str = ""
     """unit: the system service that is stopped or restarted, by the helper, which reads it from root's file itself."""
+    user_unit: str = ""
+    """unit: or a service of a user's service manager."""
+    user: str = ""
+    """unit: that user, by name or number."""
     action: Literal["stop", "restart"] = "stop"
 
 

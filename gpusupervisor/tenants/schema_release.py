@@ -23,6 +23,7 @@ _WHEN_BUSY: dict[str, WhenBusy] = {
 METHODS = ("http", "unit")
 _ACTIONS: dict[str, Literal["stop", "restart"]] = {"stop": "stop", "restart": "restart"}
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\-]{1,200}(@[A-Za-z0-9:_.\\-]{0,100})?\.service")
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}|[0-9]{1,9}")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}")
 
 
@@ -69,12 +70,19 @@ def _read_release(rung: TableReader) -> ReleaseMethod:
 
 def _read_unit(rung: TableReader) -> ReleaseMethod:
     rung.choice("method", METHODS)
-    if not rung.has("unit"):
+    if rung.has("user-unit") and rung.has("unit"):
+        rung.complain("user-unit", "is given beside unit: one of the two can be stopped")
+    elif not rung.has("user-unit") and not rung.has("unit"):
         rung.complain("unit", 'is missing: the system unit to stop, e.g. unit = "llama-server.service"')
+    if rung.has("user-unit") != rung.has("user"):
+        missing = "user" if rung.has("user-unit") else "user-unit"
+        rung.complain(missing, 'is missing, e.g. user-unit = "llama-server.service" and user = "alice"')
     default = ReleaseMethod("unit")
     return ReleaseMethod(
         method="unit",
         unit=rung.text("unit", complaint=_unit_complaint),
+        user_unit=rung.text("user-unit", complaint=_unit_complaint),
+        user=rung.text("user", complaint=_account_complaint),
         action=_ACTIONS.get(rung.choice("action", tuple(_ACTIONS), default.action), default.action),
         settle=rung.duration("settle", default.settle, 100_000, 600 * _SECOND),
     )
@@ -148,7 +156,11 @@ def _read_condition(rung: TableReader) -> Condition | None:
 
 
 def _unit_complaint(text: str) -> str:
-    return "" if _UNIT.fullmatch(text) else 'is no system service; allowed: a unit\'s name, e.g. "llama-server.service"'
+    return "" if _UNIT.fullmatch(text) else 'is no service; allowed: a unit\'s name, e.g. "llama-server.service"'
+
+
+def _account_complaint(name: str) -> str:
+    return "" if _ACCOUNT.fullmatch(name) else 'is no account; allowed: a name or a number, e.g. "alice"'
 
 
 def _version_complaint(text: str) -> str:

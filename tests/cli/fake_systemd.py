@@ -22,6 +22,8 @@ class Unit:
     environment: Sequence[str] = field(default=())
     environment_files: Sequence[str] = field(default=())
     unset: Sequence[str] = field(default=())
+    prefixes: Sequence[str] = field(default=())
+    triggers: Sequence[str] = field(default=())
 
 
 class FakeSystemd:
@@ -82,6 +84,12 @@ def _property(unit: Unit, name: str) -> Variant:
             command = list(unit.command)
             entry = [[command[0], command, False, 0, 0, 0, 0, 0, 0, 0]] if command else []
             return Variant("a(sasbttttuii)", entry)
+        case "ExecStartEx":
+            command = list(unit.command)
+            with_flags = [[command[0], command, list(unit.prefixes), 0, 0, 0, 0, 0, 0, 0]] if command else []
+            return Variant("a(sasasttttuii)", with_flags)
+        case "TriggeredBy":
+            return Variant("as", list(unit.triggers))
         case "Environment":
             return Variant("as", list(unit.environment))
         case "UnsetEnvironment":

@@ -114,7 +114,7 @@ async def test_what_is_missing_is_proposed_written_in_force_and_not_proposed_aga
 async def test_without_a_terminal_nothing_is_written_and_it_says_so(machine: Machine) -> None:
     done = await machine.setup()
     assert (done.status, done.errors) == (
-        0, "Nothing was written: there is no terminal to ask on. --yes writes everything without asking.\n",
+        0, "Nothing was written: there is no terminal to ask on. --yes writes tenant files without asking.\n",
     )  # fmt: skip
     assert machine.files() == set()
 

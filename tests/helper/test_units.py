@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import pwd
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
-from dbus_fast import Message, MessageType
+from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from gpusupervisor.errors import NotSupported
@@ -76,7 +78,7 @@ async def systemd(bench: Bench) -> AsyncIterator[list[tuple[str, list[object]]]]
         if message.message_type is not MessageType.METHOD_CALL or message.path != "/org/freedesktop/systemd1":
             return False
         asked.append((str(message.member), message.body))
-        if message.body[:1] == ["llama.service"]:
+        if message.body[:1] == ["llama.service"] or message.member == "StartTransientUnit":
             bus.send(Message.new_method_return(message, "o", ["/job/1"]))
         else:
             bus.send(Message.new_error(message, "org.freedesktop.systemd1.NoSuchUnit", "Unit not loaded"))
@@ -100,3 +102,51 @@ async def test_the_helper_has_systemd_stop_it(bench: Bench, systemd: list[tuple[
     assert "Unit not loaded" in (await bench.ask("ReleaseUnit", "s", "llama")).errors
     assert "No tenant file" in (await bench.ask("ReleaseUnit", "s", "other")).errors
     assert len(systemd) == 2
+
+
+OF_A_USER = 'title = "x"\n[[release]]\nmethod = "unit"\nuser-unit = "llama.service"\nuser = "{}"\n'
+
+
+async def test_a_users_unit_is_stopped_by_a_unit_with_that_users_rights_alone(
+    bench: Bench, systemd: list[tuple[str, list[object]]]
+) -> None:
+    bench.tenants.mkdir(exist_ok=True)
+    (bench.tenants / "llama.toml").write_text(OF_A_USER.format(OWN))
+    bench.start()
+    answer = await bench.ask("ReleaseUnit", "s", "llama")
+    assert answer.status == 0, answer.errors
+    [(member, body)] = systemd
+    assert member == "StartTransientUnit"
+    properties = {key: value.value for key, value in cast("list[tuple[str, Variant]]", body[2])}
+    assert properties["User"] == pwd.getpwuid(OWN).pw_name
+    assert properties["Environment"] == [f"XDG_RUNTIME_DIR=/run/user/{OWN}"]
+    [(program, words, _)] = properties["ExecStart"]
+    assert (program, words[1], words[-3:]) == ("/usr/bin/systemctl", "--user", ["stop", "--", "llama.service"])
+    assert (properties["NoNewPrivileges"], properties["CapabilityBoundingSet"]) == (True, 0)
+    assert properties["RuntimeMaxUSec"] > 0
+
+
+async def test_a_unit_of_nobody_is_not_asked_for(bench: Bench, systemd: list[tuple[str, list[object]]]) -> None:
+    bench.tenants.mkdir(exist_ok=True)
+    (bench.tenants / "llama.toml").write_text(OF_A_USER.format("no-such-account"))
+    bench.start()
+    assert "no account no-such-account" in (await bench.ask("ReleaseUnit", "s", "llama")).errors
+    assert systemd == []
+
+
+@pytest.mark.parametrize("user", ["a b", "-x", "../x", "Root;"])
+def test_what_is_no_account_names_no_unit(layers: list[Path], user: str) -> None:
+    (layers[0] / "llama.toml").write_text(OF_A_USER.format(user))
+    with pytest.raises(NotSupported):
+        unit_release("llama", layers, OWN)
+
+
+def test_a_system_unit_is_never_meant_by_a_users_and_the_other_way_round(layers: list[Path]) -> None:
+    (layers[0] / "llama.toml").write_text(OF_A_USER.format("alice"))
+    assert unit_release("llama", layers, OWN) == UnitRelease("llama.service", "stop", "alice")
+    (layers[0] / "llama.toml").write_text(FILE + 'user = "alice"\n')
+    with pytest.raises(NotSupported):
+        unit_release("llama", layers, OWN)
+    (layers[0] / "llama.toml").write_text(OF_A_USER.format("alice").replace('user = "alice"\n', ""))
+    with pytest.raises(NotSupported):
+        unit_release("llama", layers, OWN)

@@ -155,6 +155,24 @@ async def test_a_warm_up_puts_it_into_ram_and_what_is_known_follows(bench: Bench
     assert side.cached("m.gguf") == 3 * MIB
 
 
+async def test_a_model_whose_engine_names_its_file_is_known_and_warmed_by_its_own_name(
+    bench: Bench, side: Side
+) -> None:
+    make_cold(write(side.models / "chat/m.gguf", 2 * MIB))
+    bench.start()
+    alias = Model("my-assistant", file=str(side.models / "chat/m.gguf"))
+    elsewhere = Model("stray", file="/etc/chat/m.gguf")
+    side.tick(alias, elsewhere)
+    await eventually(lambda: side.cached("chat/m.gguf") == 0, "it is cold")
+    known, unknown = side.tick(alias, elsewhere).models
+    assert (known.size, known.cached_problem, unknown.cached) == (2 * MIB, "", None)
+    job = await side.warm("my-assistant")
+    assert job.state == "succeeded", job.detail
+    assert side.cached("chat/m.gguf") == 2 * MIB
+    with pytest.raises(InvalidArgument):
+        await side.keeper.warm("app", "stray", 0)
+
+
 async def test_a_warm_up_goes_no_faster_than_asked_and_tells_how_far_it_is(bench: Bench, side: Side) -> None:
     make_cold(write(side.models / "m.gguf", 4 * MIB))
     bench.start()

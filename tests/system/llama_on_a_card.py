@@ -1,6 +1,6 @@
 """The real llama.cpp server with a small real model, as a unit's program; on a simulated card it holds memory.
 
-python3 llama_on_a_card.py CARD PORT
+python3 llama_on_a_card.py CARD --port PORT
 """
 
 import os
@@ -20,7 +20,7 @@ HOLDS = 4 << 30
 def main() -> None:
     """Serve until SIGTERM."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    card, port = Path(sys.argv[1]), int(sys.argv[2])
+    card, port = Path(sys.argv[1]), int(sys.argv[sys.argv.index("--port") + 1])
     parameters = xllamacpp.CommonParams()
     parameters.model.path = model_file()
     parameters.hostnames = ["127.0.0.1"]

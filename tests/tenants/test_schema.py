@@ -66,6 +66,11 @@ def test_a_unit_may_be_stopped_as_a_release() -> None:
     assert (rung.method, rung.unit, rung.action, rung.settle) == ("unit", "llama@a.service", "restart", 5_000_000)
 
 
+def test_a_users_unit_may_be_stopped_as_a_release() -> None:
+    (rung,) = good(MINIMAL + '[[release]]\nmethod = "unit"\nuser-unit = "llama.service"\nuser = "alice"\n').release
+    assert (rung.unit, rung.user_unit, rung.user) == ("", "llama.service", "alice")
+
+
 def test_a_release_is_read_whole() -> None:
     definition = good(
         WITH_ENDPOINT + '[[release]]\nfor-each = { get = "/api/ps", items = "models[].name" }\npost = "/api/generate"\n'
@@ -152,7 +157,19 @@ def test_a_release_is_read_whole() -> None:
         (WITH_ENDPOINT + '[[release]]\npost = "/a"\nwhen-busy = "maybe"\n', "release[0].when-busy", "deferred"),
         (WITH_ENDPOINT + '[[release]]\npost = "/a"\nmethod = "exec"\n', "release[0].method", "http"),
         (MINIMAL + '[[release]]\nmethod = "unit"\n', "release[0].unit", "is missing"),
-        (MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.socket"\n', "release[0].unit", "no system service"),
+        (MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.socket"\n', "release[0].unit", "no service"),
+        (MINIMAL + '[[release]]\nmethod = "unit"\nuser-unit = "a.service"\n', "release[0].user", "is missing"),
+        (MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.service"\nuser = "a"\n', "release[0].user-unit", "missing"),
+        (
+            MINIMAL + '[[release]]\nmethod = "unit"\nuser-unit = "a.service"\nuser = "a b"\n',
+            "release[0].user",
+            "no account",
+        ),
+        (
+            MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.service"\nuser-unit = "a.service"\nuser = "a"\n',
+            "release[0].user-unit",
+            "one of the two",
+        ),
         (MINIMAL + '[[release]]\nmethod = "unit"\nunit = "a.service"\npost = "/a"\n', "release[0].post", ""),
         (
             WITH_ENDPOINT + '[[release]]\npost = "/a"\nversion = { get = "/v", value = "v", minimum = "new" }\n',

@@ -19,6 +19,7 @@ from gpusupervisor.cli.screens.common import (
 )
 from gpusupervisor.cli.setup.applications import lasting
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
+from gpusupervisor.cli.setup.front_writing import FrontItem
 from gpusupervisor.cli.setup.item import Item
 from gpusupervisor.cli.setup.proposals import Advice
 from gpusupervisor.cli.shapes import Shape
@@ -42,14 +43,19 @@ def found(findings: Findings, advice: Advice, canvas: Canvas) -> list[Renderable
         screen += ["", Text("No known engine was found, and no process holds GPU memory.", QUIET)]
     if advice.hints:
         screen += ["", marked([(Text("!", DOUBTFUL), text(hint)) for hint in advice.hints])]
-    number = len(advice.proposals)
-    if number:
-        said = "1 file is proposed:" if number == 1 else f"{number} files are proposed:"
+    number, proxies = len(advice.proposals), len(advice.fronts)
+    if number or proxies:
+        said = " and ".join(filter(None, (_so_many(number, "file"), _so_many(proxies, "proxy", "proxies"))))
+        said += " is proposed:" if number + proxies == 1 else " are proposed:"
         screen += ["", Text(said, STRONG)]
     elif findings.gpus:
         well = ": everything that was found is covered" if rows and not advice.hints else ""
         screen += ["", Text(f"Nothing to propose{well}.", GOOD)]
     return screen
+
+
+def _so_many(number: int, one: str, several: str = "") -> str:
+    return "" if not number else f"1 {one}" if number == 1 else f"{number} {several or f'{one}s'}"
 
 
 def _driver(check: Shape) -> list[RenderableType]:
@@ -143,6 +149,19 @@ def proposal(item: Item, number: int, of: int) -> list[RenderableType]:
     else:
         lines = [_changed(line) for line in item.diff]
     return ["", head, Padding(Text("\n").join(lines), (0, 0, 0, 4))]
+
+
+def proxy(item: FrontItem, number: int, of: int) -> list[RenderableType]:
+    """A proxy: why, and every file of it as it will be."""
+    front = item.front
+    at = Text.assemble((f"proxy {number} of {of}  ", QUIET), text(front.unit, STRONG), "  ", Text("changed", DOUBTFUL))
+    screen: list[RenderableType] = ["", at, Padding(text(front.reason), (0, 0, 0, 4))]
+    if front.runs_now != "idle":
+        screen.append(Padding(Text.assemble("It is ", word(front.runs_now), " now."), (0, 0, 0, 4)))
+    for path, content in item.files.items():
+        lines = [_line(line) for line in content.splitlines()]
+        screen += [Padding(text(path, STRONG), (1, 0, 0, 4)), Padding(Text("\n").join(lines), (0, 0, 0, 6))]
+    return screen
 
 
 def _line(line: str) -> Text:

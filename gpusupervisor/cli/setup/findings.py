@@ -73,6 +73,8 @@ class Unit:
     environment: Mapping[str, str] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     """Its environment files that could not be read."""
+    command: tuple[str, ...] = ()
+    """Its one command as it is written, variables not filled in; empty where it has several, or prefixes."""
 
     @property
     def runs(self) -> bool:

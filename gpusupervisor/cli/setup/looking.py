@@ -3,9 +3,10 @@
 import asyncio
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from dbus_fast import Variant
 
@@ -13,8 +14,10 @@ from gpusupervisor.cli import shapes
 from gpusupervisor.cli.client import ROOT, TENANTS, Client, Objects
 from gpusupervisor.cli.exits import CommandFailed
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
+from gpusupervisor.cli.setup.front import LOOPBACK, Front, front_of
 from gpusupervisor.cli.setup.systemd import Service, connected, services, user_bus
 from gpusupervisor.cli.shapes import Shape
+from gpusupervisor.unit_syntax import expanded
 
 Told = Mapping[int, Mapping[str, Any]]
 """By PID: how a process was started."""
@@ -53,6 +56,32 @@ async def look(client: Client, *, thoroughly: bool) -> Findings:
     )
 
 
+async def fronts(client: Client, findings: Findings) -> tuple[Front, ...]:
+    """Proxies for units of which the service says that it finds their engine at the new port."""
+    taken = {port for each in (*findings.strangers, *_held(findings)) for port in each.ports}
+    taken |= {port for unit in findings.units if (port := urlsplit(unit.endpoint).port)}
+    found = []
+    for unit in findings.units:
+        front = front_of(unit, findings.tenants[unit.tenant], taken)
+        if front is not None and await _is_found(client, unit, front):
+            found.append(front)
+            taken.add(front.port)
+    return tuple(found)
+
+
+def _held(findings: Findings) -> Iterator[Process]:
+    return (process for tenant in findings.tenants.values() for process in tenant.processes)
+
+
+async def _is_found(client: Client, unit: Unit, front: Front) -> bool:
+    """Whether the service would know the engine's new address, by the same code that finds it later."""
+    environment = tuple(f"{name}={value}" for name, value in unit.environment.items())
+    moved = Service(unit.name, unit.state, front.command[0], expanded(front.command, unit.environment), environment)
+    answers = await _ask_what(client, [moved], of_user=False)
+    address = urlsplit(answers[0].get("endpoint", ""))
+    return answers[0].get("tenant") == front.tenant and (address.hostname, address.port) == (LOOPBACK, front.port)
+
+
 async def _after_the_first_look(client: Client) -> Objects:
     """All objects; a service that was just installed is given a few seconds to ask the driver."""
     for _ in range(_PATIENCE):
@@ -83,15 +112,18 @@ async def _recognised(client: Client, found: Sequence[Service], *, of_user: bool
     units = []
     for start in range(0, len(found), _BATCH):
         batch = found[start : start + _BATCH]
-        answers = await client.call(
-            "Recognise",
-            "aa{sv}",
-            [[_described(each, of_user=of_user) for each in batch]],
-            path=f"{ROOT}/tenants",
-            interface=TENANTS,
-        )
+        answers = await _ask_what(client, batch, of_user=of_user)
         units += [_unit(each, answer, of_user) for each, answer in zip(batch, answers, strict=True) if answer]
     return units
+
+
+async def _ask_what(client: Client, batch: Sequence[Service], *, of_user: bool) -> list[Mapping[str, str]]:
+    """What the service takes each for; an empty answer for nobody's."""
+    described = [_described(each, of_user=of_user) for each in batch]
+    answers: list[Mapping[str, str]] = await client.call(
+        "Recognise", "aa{sv}", [described], path=f"{ROOT}/tenants", interface=TENANTS
+    )
+    return answers
 
 
 def _described(service: Service, *, of_user: bool) -> dict[str, Variant]:
@@ -106,7 +138,7 @@ def _described(service: Service, *, of_user: bool) -> dict[str, Variant]:
 def _unit(service: Service, answer: Mapping[str, str], of_user: bool) -> Unit:
     return Unit(
         service.name, of_user, service.state, answer["tenant"], answer["endpoint"], service.command_line,
-        dict(entry.partition("=")[::2] for entry in service.environment), service.unreadable,
+        dict(entry.partition("=")[::2] for entry in service.environment), service.unreadable, service.command,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpusupervisor.cli.setup.applications import Way, matches, name_for, way_to
 from gpusupervisor.cli.setup.findings import Findings, Process, Tenant, Unit
+from gpusupervisor.cli.setup.front import Front
 from gpusupervisor.cli.setup.model_folders import covers, folder_of
 from gpusupervisor.cli.setup.toml_text import Change, comment, extended, quoted, written
 from gpusupervisor.cli.text import safe
@@ -42,9 +43,11 @@ class Advice:
 
     proposals: tuple[Proposal, ...]
     hints: tuple[str, ...]
+    fronts: tuple[Front, ...] = ()
+    """Proxies to put in front of units."""
 
 
-def advise(findings: Findings) -> Advice:
+def advise(findings: Findings, fronts: tuple[Front, ...] = ()) -> Advice:
     """Proposals and hints, the same for the same findings; none for what is in force already."""
     proposals: list[Proposal] = []
     hints: list[str] = list(findings.notes)
@@ -60,7 +63,8 @@ def advise(findings: Findings) -> Advice:
         else:
             taken = findings.names | {each.tenant for each in proposals}
             proposals.append(_new_tenant(application, way, name_for(way, taken)))
-    return Advice(tuple(proposals), tuple(hints))
+    moving = {each.tenant for each in proposals if any(change.path == _URL for change in each.changes)}
+    return Advice(tuple(proposals), tuple(hints), tuple(each for each in fronts if each.tenant not in moving))
 
 
 def _changes(tenant: Tenant, units: Iterable[Unit]) -> tuple[Change, ...]:

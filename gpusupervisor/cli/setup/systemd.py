@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,8 @@ class Service:
     """NAME=VALUE."""
     unreadable: tuple[str, ...] = ()
     """Its environment files that could not be read."""
+    command: tuple[str, ...] = ()
+    """Its one command, variables not filled in; empty where it has several, or prefixes such as "-" and "@"."""
 
 
 def user_bus(environment: Mapping[str, str], uid: int) -> str:
@@ -86,12 +88,11 @@ async def services(bus: MessageBus, *, local: bool = True) -> list[Service] | No
 
 async def _started(bus: MessageBus, name: str, path: str, state: str, *, local: bool) -> Service:
     """Return a service with the command line and environment that its next start has."""
-    properties = ("ExecStart", "Environment", "EnvironmentFiles", "UnsetEnvironment")
-    interface = f"{NAME}.Service"
+    properties = ("ExecStart", "Environment", "EnvironmentFiles", "UnsetEnvironment", "ExecStartEx", "TriggeredBy")
     answers = await asyncio.gather(
-        *(_ask(bus, path, "Get", "ss", interface, each, interface=PROPERTIES) for each in properties)
+        *(_ask(bus, path, "Get", "ss", _interface(each), each, interface=PROPERTIES) for each in properties)
     )
-    commands, assignments, files, unset = (answer or [] for answer in answers)
+    commands, assignments, files, unset, with_prefixes, triggers = (answer or [] for answer in answers)
     found = [(str(file), bool(optional)) for file, optional in files]
     given, unreadable = await asyncio.to_thread(
         environment_of, name, [str(each) for each in assignments], (), found if local else (), map(str, unset)
@@ -105,7 +106,20 @@ async def _started(bus: MessageBus, name: str, path: str, state: str, *, local: 
         expanded([str(argument) for argument in arguments], variables),
         tuple(f"{variable}={value}" for variable, value in variables.items()),
         unreadable if local else tuple(file for file, _ in found),
+        () if triggers else _only(with_prefixes),
     )
+
+
+def _interface(name: str) -> str:
+    return f"{NAME}.Unit" if name == "TriggeredBy" else f"{NAME}.Service"
+
+
+def _only(commands: Sequence[Sequence[Any]]) -> tuple[str, ...]:
+    """The arguments of the one command that there is, if nothing is said of it that they do not."""
+    if len(commands) != 1:
+        return ()
+    program, arguments, flags = commands[0][:3]
+    return tuple(map(str, arguments)) if not flags and arguments[:1] == [program] else ()
 
 
 async def _ask(bus: MessageBus, path: str, member: str, signature: str, *body: Any, interface: str = "") -> Any:  # noqa: ANN401  (D-Bus values)

@@ -74,10 +74,10 @@ class Writer:
                 return True
             _left(item, "a file that is there is extended only when you are asked: run it without --yes")
             return False
-        answer = await _answer("Extend the file? [y/n/q] " if item.before is not None else "Write it? [y/n/q] ")
-        if answer == "n":
+        typed = await answer("Extend the file? [y/n/q] " if item.before is not None else "Write it? [y/n/q] ")
+        if typed == "n":
             item.outcome = "declined"
-        return None if answer == "q" else answer == "y"
+        return None if typed == "q" else typed == "y"
 
     async def _write(self, item: Item) -> None:
         try:
@@ -94,12 +94,12 @@ class Writer:
             self._session.say(f"-> {text}")
 
 
-async def _answer(question: str) -> str:
+async def answer(question: str) -> str:
     """y, n or q; the end of the input is q."""
     while True:
         try:
-            answer = await ask(question)
+            typed = await ask(question)
         except EOFError:
             return "q"
-        if answer in ("y", "yes", "n", "no", "q", "quit"):
-            return answer[0]
+        if typed in ("y", "yes", "n", "no", "q", "quit"):
+            return typed[0]

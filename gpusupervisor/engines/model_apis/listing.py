@@ -30,6 +30,8 @@ class Listed:
     """Why its last load failed, where the engine says so afterwards."""
     context: int | None = None
     """Tokens of context that it is loaded with."""
+    file: str = ""
+    """Absolute path of its weights, as its engine names it: a claim, by which nothing is ever opened."""
 
     @property
     def spilled(self) -> bool:

@@ -5,12 +5,15 @@ Only /props, /v1/models and /models are looked at: /slots and /metrics wake a mo
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from urllib.parse import quote
 
 from gpusupervisor.engines.model_apis.door import LOAD_TIMEOUT, Door, Reading, count, name_of
 from gpusupervisor.engines.model_apis.listing import Ability, Listed, Listing, ModelState, Reply
 from gpusupervisor.foreign_text import harmless
 
+MOST_ARGUMENTS = 1024
+"""Of the server of a router's model that are looked at."""
 _ALL = "which models there are"
 _ASLEEP = "whether its model is asleep"
 _ONE: Mapping[Ability, str] = {
@@ -59,10 +62,12 @@ class LlamaCppModels:
         elif isinstance(sleeping, bool):
             state = "asleep" if sleeping else "loaded"
         models = []
+        file = _path(props.get("model_path")) if isinstance(props, dict) else ""
         for entry in reading.entries(answer, "data", _ALL):
             meta = entry.get("meta")
             if name := name_of(entry.get("id")):
-                models.append(Listed(name, state, count(meta.get("size")) if isinstance(meta, dict) else None))
+                size = count(meta.get("size")) if isinstance(meta, dict) else None
+                models.append(Listed(name, state, size, file=file))
         return Listing(tuple(models), tuple(reading.problems), _ONE)
 
     async def _list_routed(self, reading: Reading) -> Listing:
@@ -82,4 +87,25 @@ def _routed(name: str, entry: Mapping[str, object]) -> Listed:
     if isinstance(status, dict) and status.get("failed") is True:
         failed = f"its process ended with exit code {harmless(str(status.get('exit_code')), 20)}"
     size = count(meta.get("size")) if isinstance(meta, dict) else None
-    return Listed(name, _STATES.get(value, "unknown") if isinstance(value, str) else "unknown", size, failed=failed)
+    state = _STATES.get(value, "unknown") if isinstance(value, str) else "unknown"
+    return Listed(name, state, size, failed=failed, file=_file_of(entry, status))
+
+
+def _file_of(entry: Mapping[str, object], status: object) -> str:
+    """The weights of a router's model: its own word, or what the server of it is started with."""
+    if path := _path(entry.get("path")):
+        return path
+    arguments = status.get("args") if isinstance(status, dict) else None
+    if not isinstance(arguments, list):
+        return ""
+    found = ""
+    for flag, value in pairwise(arguments[:MOST_ARGUMENTS]):
+        if flag in ("-m", "--model"):
+            found = _path(value)
+    return found
+
+
+def _path(value: object) -> str:
+    """An absolute path; empty for anything else ("none" of a router)."""
+    path = name_of(value)
+    return path if path.startswith("/") else ""

@@ -81,6 +81,12 @@ class ActivityTracker:
             self._judge(watched)
         return self.activities()
 
+    def forget_refusals(self, tenant: str) -> None:
+        """Ask a tenant's engine again what it refused, without waiting any longer."""
+        watched = self._watched.get(tenant)
+        if watched is not None:
+            self._http.forget_refusals(watched.presence.endpoint)
+
     async def recheck(self, tenant_id: str) -> Activity:
         """A fresh verdict: what the engine's API said before this call does not count.
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Set
 from dataclasses import replace
 
+from gpusupervisor.processes.identity import ProcessKey
 from gpusupervisor.tenants.activity.judgement import Course, Evidence, judge
 from gpusupervisor.tenants.activity.probes.base import Probe, ProbeContext
 from gpusupervisor.tenants.activity.probes.build import build_probe
@@ -99,7 +100,9 @@ class Watched:
 
     async def observe(self, context: ProbeContext) -> None:
         """Run every probe once, each result kept as soon as it is there."""
-        self._looked_at_presence = context.presence
+        before, self._looked_at_presence = self._looked_at_presence, context.presence
+        if before is not None and _processes(before) != _processes(context.presence):
+            context.http.forget_refusals(context.presence.endpoint)
         asking = [(number, probe) for number, probe in enumerate(self.probes) if probe]
         await asyncio.gather(*(self._observe_one(number, probe, context) for number, probe in asking))
 
@@ -147,6 +150,12 @@ class Watched:
         self.activity, self._course = judge(evidence, self.activity, self._course, now=now, freshness=freshness)
         self._has_news = False
         return self.activity
+
+
+def _processes(presence: TenantPresence) -> frozenset[ProcessKey]:
+    """Its servers and holders: what another one of these answers is not known."""
+    holders = (each.identity for each in presence.holders)
+    return frozenset(each.key for each in (*presence.servers, *holders) if each is not None)
 
 
 def _unheard(seen: Observation) -> Observation:

@@ -50,6 +50,18 @@ CASES: list[tuple[str, dict[str, object], tuple[Listed, ...]]] = [
      (Listed(GGUF, "loaded", 96576768),)),
     ("llama.cpp", {"/props": {"is_sleeping": True}, "/v1/models": ONE},
      (Listed(GGUF, "asleep", 96576768),)),
+    ("llama.cpp", {"/props": {"model_path": "/srv/models/a.gguf"}, "/v1/models": {"data": [{"id": "alias"}]}},
+     (Listed("alias", "loaded", file="/srv/models/a.gguf"),)),
+    ("llama.cpp", {"/props": {"model_path": "a.gguf"}, "/v1/models": {"data": [{"id": "alias"}]}},
+     (Listed("alias", "loaded"),)),
+    ("llama.cpp",  # a router says where the weights are, or what their server is started with
+     {"/props": {"role": "router", "model_path": "none"}, "/models": {"data": [
+         routed("a", value="unloaded", args=["llama-server", "--alias", "a", "--model", "/m/a.gguf"]),
+         routed("b", value="unloaded", args=["llama-server", "-m", "/m/b.gguf"]),
+         routed("c", value="unloaded", args="--model /m/c.gguf") | {"path": "/m/c.gguf"},
+         routed("d", value="unloaded", args=["--model", 7, "-m"])]}},
+     (Listed("a", "not-loaded", file="/m/a.gguf"), Listed("b", "not-loaded", file="/m/b.gguf"),
+      Listed("c", "not-loaded", file="/m/c.gguf"), Listed("d", "not-loaded"))),
     ("llama.cpp", {"/props": {}, "/v1/models": {"data": [{"id": GGUF}]}}, (Listed(GGUF, "loaded"),)),  # an older one
     ("llama.cpp",
      {"/props": {"role": "router", "max_instances": 2},
