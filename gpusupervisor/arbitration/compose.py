@@ -17,6 +17,7 @@ from gpusupervisor.tenants.activity.verdict import UNOBSERVED, Activity
 from gpusupervisor.tenants.census import Census, Holder, TenantPresence
 from gpusupervisor.tenants.definition import TenantDefinition
 from gpusupervisor.tenants.speakers import why_unproven
+from gpusupervisor.tenants.strangers import kind_of
 
 _RESTING = ("idle", "absent")
 LISTING = "ollama"
@@ -54,7 +55,7 @@ def compose(
         history.observe(presence.id, presence.holdings, floor, seen.now, anchors_of(presence), rests=rests)
     history.keep_only(holdings)
     gpus = {
-        gpu.identity.uuid: _gpu(seen.census, gpu, gpu.memory)
+        gpu.identity.uuid: _gpu(seen, gpu, gpu.memory)
         for gpu in seen.sample.gpus
         if gpu.state == "ok" and gpu.memory is not None
     }
@@ -70,14 +71,14 @@ def anchors_of(presence: TenantPresence) -> Anchors:
     return frozenset(holder.identity.key for holder in presence.holders if holder.identity is not None)
 
 
-def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
-    account = census.gpus.get(gpu.identity.uuid)
+def _gpu(seen: Seen, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
+    account = seen.census.gpus.get(gpu.identity.uuid)
     return GpuSituation(
         uuid=gpu.identity.uuid,
         name=gpu.identity.name,
         total=memory.total,
         free=memory.free,
-        unmanaged=tuple(_unmanaged(holder) for holder in account.unmanaged) if account else (),
+        unmanaged=tuple(_unmanaged(holder, seen.definitions) for holder in account.unmanaged) if account else (),
         unattributed=account.unattributed if account else 0,
         dead_pids=tuple(sorted(holder.pid for holder in account.unattributed_holders)) if account else (),
         attribution_problem=gpu.attribution_problem,
@@ -86,8 +87,11 @@ def _gpu(census: Census, gpu: GpuSample, memory: GpuMemory) -> GpuSituation:
     )
 
 
-def _unmanaged(holder: Holder) -> UnmanagedHolder:
-    return UnmanagedHolder(holder.pid, holder.identity.name if holder.identity else "?", holder.used)
+def _unmanaged(holder: Holder, definitions: Mapping[str, TenantDefinition]) -> UnmanagedHolder:
+    if holder.identity is None:
+        return UnmanagedHolder(holder.pid, "?", holder.used)
+    kind = kind_of(holder.identity, definitions.values())
+    return UnmanagedHolder(holder.pid, holder.identity.name, holder.used, kind)
 
 
 def _tenant(

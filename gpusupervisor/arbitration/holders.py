@@ -7,6 +7,13 @@ from gpusupervisor.arbitration.eligibility import Objection, objection
 from gpusupervisor.arbitration.situation import Blocker, GpuSituation, Situation, TenantSituation
 from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import UNKNOWN as INFINITY
+from gpusupervisor.tenants.strangers import StrangerKind
+
+_STRANGERS: Mapping[StrangerKind, str] = {
+    "program": "it matches no tenant: stop it, or describe it in a tenant file",
+    "game": "it is a game or a program for Windows: the memory comes back when it is closed",
+    "desktop": "it belongs to the desktop, which is never asked",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,8 +106,7 @@ def ranking(tenant: TenantSituation) -> tuple[int, int, str]:
 def _unmanaged(gpu: GpuSituation) -> Iterator[Blocker]:
     for holder in gpu.unmanaged:
         if holder.used is None or holder.used >= WORTHWHILE:
-            detail = "it matches no tenant: stop it, or describe it in a tenant file"
-            yield Blocker(f"{holder.name} (pid {holder.pid})", "unmanaged", holder.used, detail)
+            yield Blocker(f"{holder.name} (pid {holder.pid})", "unmanaged", holder.used, _STRANGERS[holder.kind])
 
 
 def _unexplained(situation: Situation, uuid: str) -> Iterator[Blocker]:

@@ -9,6 +9,7 @@ from gpusupervisor.arbitration.need import Need
 from gpusupervisor.arbitration.pressure import Pressure
 from gpusupervisor.clock import UNKNOWN as INFINITY
 from gpusupervisor.tenants.activity.verdict import ActivityState
+from gpusupervisor.tenants.strangers import StrangerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class UnmanagedHolder:
     pid: int
     name: str
     used: int | None
+    kind: StrangerKind = "program"
 
 
 @dataclass(frozen=True, slots=True)

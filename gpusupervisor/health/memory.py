@@ -34,11 +34,20 @@ def check_unmanaged(facts: Facts) -> Iterable[Check]:
                 "degraded",
                 f"{format_bytes(held)} of {gpu.name} is held by processes that match no tenant: {_named(facts, who)}",
                 _cost(facts, gpu, held),
-                "end them if they are no longer needed, or describe them in a tenant file so that they can be asked: "
-                "see gpusupervisorctl edit",
+                _about_strangers(gpu),
             )
         else:
             yield Check(name, "ok", f"processes that match no tenant hold little of {gpu.name}")
+
+
+def _about_strangers(gpu: GpuSituation) -> str:
+    """What can be done about processes without a tenant: nobody describes games and the desktop's programs."""
+    if all(each.kind != "program" for each in gpu.unmanaged):
+        return "close the games, windows and videos that hold it when they are no longer needed"
+    return (
+        "end them if they are no longer needed, or describe them in a tenant file so that they can be asked: "
+        "see gpusupervisorctl edit"
+    )
 
 
 NOBODY_LISTED = (

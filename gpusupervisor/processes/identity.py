@@ -3,9 +3,9 @@
 import posixpath
 from dataclasses import dataclass
 
+from gpusupervisor.processes.names import INTERPRETERS, is_game, name_of
 from gpusupervisor.processes.settings_files import SettingsFile
 
-INTERPRETERS = ("python", "node", "ruby", "perl", "java")
 _RUN_SOMETHING_ELSE = ("-m", "-c", "-e", "-jar")
 _TAKE_A_VALUE = ("-W", "-X")
 """Python's."""
@@ -90,12 +90,21 @@ class ProcessIdentity:
 
     @property
     def name(self) -> str:
-        """What to call it before a person: "blender", or "python3 main.py" where an interpreter says little."""
-        for candidate in (self.executable, *self.command_line[:1]):
-            base = candidate.rsplit("/", 1)[-1].strip()
-            if base:
-                return f"{base} {self.script}".rstrip() if base.startswith(INTERPRETERS) else base
-        return self.comm
+        """What to call it before a person: "blender", "VLLM::EngineCore", or "python3 main.py"."""
+        return name_of(
+            self.executable, self.command_line, self.comm,
+            script=self.script, unit=self.unit, user_unit=self.user_unit,
+        )  # fmt: skip
+
+    @property
+    def is_game(self) -> bool:
+        """Whether it is a game, or a program for Windows."""
+        return is_game(self.executable, self.command_line, self.unit, self.user_unit)
+
+    @property
+    def is_kernel_thread(self) -> bool:
+        """Whether it is one of the kernel's own threads, all of which kthreadd (PID 2) has started."""
+        return (self.key.pid == 2 or self.parent_pid == 2) and not self.command_line and not self.executable
 
     @property
     def is_elsewhere(self) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.gpu.sample import ProcessKind
-from gpusupervisor.processes.identity import INTERPRETERS, ProcessIdentity
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.processes.names import INTERPRETERS
 from gpusupervisor.tenants.definition import Endpoint, Match, TenantDefinition
 from gpusupervisor.tenants.instances import instance_label, service_name, tenant_id
 from gpusupervisor.tenants.listening import (

@@ -128,7 +128,16 @@ def _holders(
     """The processes of one GPU; those of tenants are also noted in `found`. None when the list is not believed."""
     if gpu.attribution_problem:
         return []
-    return [_holder(gpu.identity.uuid, process, identities, catalog, recognizer, found) for process in gpu.processes]
+    return [
+        _holder(gpu.identity.uuid, process, identities, catalog, recognizer, found)
+        for process in gpu.processes
+        if process.used or not _is_kernels(identities.get(process.pid))
+    ]
+
+
+def _is_kernels(identity: ProcessIdentity | None) -> bool:
+    """Drivers list threads of the kernel at times, which hold nothing."""
+    return identity is not None and identity.is_kernel_thread
 
 
 def _holder(

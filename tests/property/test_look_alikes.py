@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusupervisor.keepers.engine_scan import EngineScan
-from gpusupervisor.processes.identity import INTERPRETERS, ProcessIdentity
+from gpusupervisor.processes.identity import ProcessIdentity
+from gpusupervisor.processes.names import INTERPRETERS
 from gpusupervisor.processes.procfs import Procfs
 from gpusupervisor.tenants.catalog import SHIPPED, load_catalog
 from gpusupervisor.tenants.matching import Recognition
