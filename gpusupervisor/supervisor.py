@@ -13,6 +13,7 @@ from gpusupervisor.arbitration.events import Event
 from gpusupervisor.arbitration.plan import make_plan
 from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.admission import require_engine
 from gpusupervisor.clock import MICROSECONDS, Clock
@@ -164,13 +165,17 @@ class Supervisor:
         self._chronicle.assessed(situation, assessments, self._arbiter.history.swaps.thrashing(situation.now))
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
+        self._pace.looked(seen.now, {each.id: sum(each.holdings.values()) for each in situation.tenants.values()})
         judged = Judged(seen, situation, assessments)
         self._telemetry.learn(judged)
         return judged
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
-        await self._pace.pause(self._interval())
+        seen, moved = self._seen, None
+        if seen is not None and self._may_fail_unseen(seen):
+            moved = partial(self._observatory.moved, seen.sample)
+        await self._pace.pause(self._interval(), moved)
 
     def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
         """Make a plan, do nothing; see `Controller`."""
@@ -393,13 +398,22 @@ class Supervisor:
         lively = self._seen is None or any(activity.state in LIVELY for activity in self._seen.activities.values())
         return lively or self._arbiter.is_waiting
 
+    def _may_fail_unseen(self, seen: Seen) -> bool:
+        """Whether a load could fail between two ticks that would not have failed had somebody at rest been asked."""
+        resting = {tenant for tenant, activity in seen.activities.items() if activity.state == "idle"}
+        return seen.sample.driver.state == "ok" and any(
+            sum(each.holdings.values()) >= WORTHWHILE for each in seen.census.tenants.values() if each.id in resting
+        )
+
     def _interval(self) -> int:
         settings = self._configuration.settings
-        if self._seen is None or self._needs_driver():
+        if self._seen is None:
             return settings.interval
+        if self._needs_driver():
+            return self._pace.interval(self._seen.now, settings.interval)
         recently = self._seen.now - SETTLING
         changing = any(activity.since > recently for activity in self._seen.activities.values())
-        return settings.interval if changing else settings.idle_interval
+        return self._pace.interval(self._seen.now, settings.interval if changing else settings.idle_interval)
 
     async def _carry_out(self, plan: ReleasePlan) -> PlanResult:
         result = await self._arbiter.carry_out(plan)
