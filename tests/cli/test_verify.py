@@ -116,7 +116,7 @@ def two_engines(held: int, *, loaded: bool) -> State:
     state = with_models(make_state({"ollama": held, "comfyui": 0}))
     status = state.engines["ollama"]
     able = ("list", "load", "unload")
-    giver = replace(MODELS[0], spilled=False, state="loaded" if loaded else "available")
+    giver = replace(MODELS[0], spilled=False, state="loaded" if loaded else "not-loaded")
     engines = {
         "ollama": replace(status, models=(giver,), fits=status.fits[:1], capabilities=able),
         "comfyui": replace(
