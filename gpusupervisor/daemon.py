@@ -43,6 +43,7 @@ from gpusupervisor.journal.messages.service import (
     ServiceStopping,
 )
 from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
+from gpusupervisor.keepers.auto_warmer import AutoWarmer
 from gpusupervisor.keepers.autotuner import Autotuner
 from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
@@ -183,12 +184,20 @@ class Daemon:
         bus.publish(supervisor.before_first_tick())
         self._notifier.ready()
         write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
+        warmer = AutoWarmer(
+            self._clock,
+            parts.residency,
+            lambda: parts.observatory.catalog.definitions,
+            lambda: supervisor.settings.warm_budget,
+            lambda: switch.on,
+        )
         works = (
             parts.hardware.follow_for_ever(bus.connection, self._announce_control, supervisor.shown),
             self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
+            warmer.warm_for_ever(),
             supervisor.watch_least_for_ever(),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
             parts.units.follow_for_ever(bus.connection, supervisor.shown),

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.events import Event
-from gpusupervisor.arbitration.learned import KINDS, Fact, FactKind, LearnedFacts, Measured
+from gpusupervisor.arbitration.learned import KINDS, Fact, FactKind, LearnedFacts, Measured, by_day
 from gpusupervisor.clock import UNKNOWN, Clock
 from gpusupervisor.errors import Busy, InvalidArgument, NotSupported
 from gpusupervisor.jobs import Job
@@ -174,7 +174,9 @@ class Telemetry:
         known = self.facts.get("model-use", tenant, model=model)
         times = (known.value if known else 0) + begins
         source = "how often its engine's list was seen to name it as loaded"
-        self._learn_of_model(Fact("model-use", tenant, "", times, self._now(), source, model=model))
+        now = self._now()
+        days = by_day((*(known.evidence if known else ()), Measured(now, times)))
+        self._learn_of_model(Fact("model-use", tenant, "", times, now, source, evidence=days, model=model))
 
     def _learn_of_model(self, fact: Fact) -> None:
         """Of a limited number of models; those of which nothing was learned for the longest time are forgotten."""
