@@ -177,6 +177,7 @@ def replace_series(series: Series, **changes: str) -> Series:
 async def test_what_was_learned_is_kept_and_can_be_forgotten(telemetry: Telemetry, tmp_path: Path) -> None:
     telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
+    telemetry.learn(state("idle", 14))
     telemetry.observe(state("idle", 14))
     telemetry.facts.learn_floor("app", CARD, GIB, "a test", 1)
     assert {fact.kind for fact in telemetry.learned()} == {"floor", "need"}
@@ -280,6 +281,7 @@ async def test_without_a_directory_it_learns_and_says_that_nothing_is_stored() -
     telemetry = await begun(None)
     telemetry.learn(state("busy", 14))
     telemetry.observe(state("busy", 14))
+    telemetry.learn(state("idle", 14))
     telemetry.observe(state("idle", 14))
     telemetry.note(PlanMade(make_plan()))
     assert telemetry.facts.need("app") == 14 * GIB
