@@ -21,6 +21,7 @@ from gpusupervisor.bus.authority import PolkitAuthority
 from gpusupervisor.bus.presence import BusUnavailable
 from gpusupervisor.bus.service import AuthorityFactory, BusService
 from gpusupervisor.clock import MICROSECONDS, SystemClock
+from gpusupervisor.effective import Configuration, load_configuration, telemetry_limits
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import InvalidConfiguration
 from gpusupervisor.films.recorder import ServiceRecorder
@@ -42,6 +43,7 @@ from gpusupervisor.journal.messages.service import (
     ServiceStopping,
 )
 from gpusupervisor.journal.setup import SUPERVISOR, set_up_logging
+from gpusupervisor.keepers.auto_warmer import AutoWarmer
 from gpusupervisor.keepers.autotuner import Autotuner
 from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.residency_keeper import ResidencyKeeper
@@ -52,11 +54,9 @@ from gpusupervisor.peers.privileged_client import PrivilegedClient
 from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import LAYERS as SETTINGS_LAYERS
-from gpusupervisor.settings import load_settings
-from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.supervisor import Supervisor
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import DEFAULT_LAYERS as TENANT_LAYERS
-from gpusupervisor.tenants.catalog import load_catalog
 
 EXIT_BUS_LOST = 1
 EXIT_DRIVER_CHANGED = 75
@@ -156,29 +156,14 @@ class Daemon:
             given_away=lambda: hardware.given_away,
         )
         observatory = Observatory(monitor, processes, http, configuration.catalog, self._clock, units, witness=tape)
-        telemetry = Telemetry(self._surroundings.state_directory, limits_of(configuration.settings), self._clock)
+        telemetry = Telemetry(self._surroundings.state_directory, telemetry_limits(configuration.settings), self._clock)
         residency = ResidencyKeeper(self._clock, ModelFacts(telemetry))
         return _Parts(thread, http, hardware, hidden, units, observatory, telemetry, residency, tape)
 
     async def _serve(self, configuration: Configuration, parts: _Parts, tasks: asyncio.TaskGroup) -> int:
         """Be on the bus, say READY, and work in the background until the end; returns the exit code."""
         switch = AutomaticSwitch(self._surroundings.state_directory, configuration.settings.automatic)
-        supervisor = Supervisor(
-            configuration,
-            self._load,
-            parts.observatory,
-            parts.http,
-            self._clock,
-            switch,
-            self._announce,
-            tasks,
-            Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
-            lambda: parts.hardware.controls,
-            look_around=self._look_around,
-            residency=parts.residency,
-            telemetry=parts.telemetry,
-            stop_unit=parts.hardware.release_unit,
-        )
+        supervisor = self._supervisor(configuration, parts, switch, tasks)
         where, authority = self._surroundings.bus_address, self._surroundings.authority
         recorder = ServiceRecorder(
             parts.tape, lambda: supervisor.settings, lambda: parts.observatory.catalog, parts.telemetry.facts.all
@@ -199,12 +184,20 @@ class Daemon:
         bus.publish(supervisor.before_first_tick())
         self._notifier.ready()
         write(ServiceReady(__version__, len(configuration.catalog.definitions), "yes" if switch.on else "no"))
+        warmer = AutoWarmer(
+            self._clock,
+            parts.residency,
+            lambda: parts.observatory.catalog.definitions,
+            lambda: supervisor.settings.warm_budget,
+            lambda: switch.on,
+        )
         works = (
             parts.hardware.follow_for_ever(bus.connection, self._announce_control, supervisor.shown),
             self._tick_for_ever(bus, supervisor, parts),
             self._notice_loss_of(bus),
             self._reload_when_asked(supervisor),
             parts.residency.keep_up_for_ever(bus.connection),
+            warmer.warm_for_ever(),
             supervisor.watch_least_for_ever(),
             parts.hidden.look_up_for_ever(bus.connection, parts.observatory.variables),
             parts.units.follow_for_ever(bus.connection, supervisor.shown),
@@ -220,6 +213,26 @@ class Daemon:
                 task.cancel()
             supervisor.abandon_plans()
             await supervisor.close()
+
+    def _supervisor(
+        self, configuration: Configuration, parts: _Parts, switch: AutomaticSwitch, tasks: asyncio.TaskGroup
+    ) -> Supervisor:
+        return Supervisor(
+            configuration,
+            self._load,
+            parts.observatory,
+            parts.http,
+            self._clock,
+            switch,
+            self._announce,
+            tasks,
+            Autotuner(parts.hardware, parts.http, self._clock, self._surroundings.sweeps),
+            lambda: parts.hardware.controls,
+            look_around=self._look_around,
+            residency=parts.residency,
+            telemetry=parts.telemetry,
+            stop_unit=parts.hardware.release_unit,
+        )
 
     def _finish(self, code: int) -> None:
         if not self._end.done():
@@ -300,9 +313,7 @@ class Daemon:
             self._notifier.ready()
 
     def _load(self) -> Configuration:
-        settings, problems = load_settings(self._surroundings.settings_layers)
-        catalog = load_catalog(self._surroundings.tenant_layers)
-        return Configuration(settings, catalog, tuple(str(problem) for problem in (*problems, *catalog.problems)))
+        return load_configuration(self._surroundings.settings_layers, self._surroundings.tenant_layers)
 
 
 async def serve(surroundings: Surroundings) -> int:

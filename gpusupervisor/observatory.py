@@ -42,6 +42,8 @@ from gpusupervisor.tenants.signs import signs_of
 from gpusupervisor.tenants.speakers import forget_accounts
 from gpusupervisor.tenants.take_census import take_census
 
+MOTION = 64 << 20
+"""Bytes on a GPU between two looks that are worth the next one at once."""
 _ANSWERED = ("idle", "busy", "claimed", "stirring", "stuck")
 
 
@@ -137,6 +139,14 @@ class Observatory:
         """Look at everything that is due. needed: whether anybody wants the driver kept open."""
         sample = await self._monitor.sample(utilization=True, needed=needed, sensors=True)
         return await self._look(sample)
+
+    async def moved(self, before: Sample) -> bool:
+        """Whether much memory has come or gone since a sample: a glance that asks for little and wakes nothing."""
+        used = {gpu.identity.uuid: gpu.memory.used for gpu in before.gpus if gpu.memory is not None}
+        now = (await self._monitor.sample(needed=False)).gpus
+        return any(
+            abs(gpu.memory.used - used.get(gpu.identity.uuid, gpu.memory.used)) >= MOTION for gpu in now if gpu.memory
+        )
 
     async def wake(self) -> bool:
         """Wake the GPUs that sleep; whether there is one to be used."""

@@ -42,6 +42,8 @@ class Settings:
     """Between two looks while all is idle."""
     large_desktop: int = 3 << 30
     """VRAM from which on the desktop is unusually large: a compositor, a browser and a few windows hold less."""
+    warm_budget: int | None = None
+    """Bytes of RAM that models may fill which are read into it by themselves; None: a quarter of it."""
     telemetry_keep: int = 30 * _DAY
     """How long telemetry is kept; `keep` of the table `telemetry`."""
     telemetry_max_size: int = 200 << 20
@@ -76,6 +78,7 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
         interval=reader.duration("interval", fallback.interval, 100 * _MILLISECOND, LONGEST_INTERVAL),
         idle_interval=reader.duration("idle-interval", fallback.idle_interval, 100 * _MILLISECOND, LONGEST_INTERVAL),
         large_desktop=reader.size("large-desktop", fallback.large_desktop),
+        warm_budget=_warm_budget(reader),
         telemetry_keep=keep,
         telemetry_max_size=max_size,
     )
@@ -83,6 +86,12 @@ def check_settings(table: Table) -> tuple[Settings, Sequence[Finding]]:
     if settings.idle_interval < settings.interval and not findings:
         reader.complain("idle-interval", "is shorter than interval; allowed: as long or longer")
     return settings, findings
+
+
+def _warm_budget(reader: TableReader) -> int | None:
+    if reader.raw("warm-budget") in (None, "auto"):
+        return None
+    return reader.size("warm-budget", 0, '"auto", ')
 
 
 def _telemetry(reader: TableReader, fallback: Settings) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The supervisor: composes the rooms, owns the tick, and is what the bus calls."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +13,12 @@ from gpusupervisor.arbitration.events import Event
 from gpusupervisor.arbitration.plan import make_plan
 from gpusupervisor.arbitration.request import interpret, require_tenant, shortcoming
 from gpusupervisor.arbitration.situation import Assessment, PlanResult, ReleasePlan, Situation
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.admission import require_engine
 from gpusupervisor.clock import MICROSECONDS, Clock
 from gpusupervisor.controls import Controls, TuningWish
+from gpusupervisor.effective import Configuration, telemetry_limits
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.errors import (
     Blocked,
@@ -46,11 +48,9 @@ from gpusupervisor.models.warm_plan import WarmStep
 from gpusupervisor.observatory import Observatory
 from gpusupervisor.processes.identity import ProcessIdentity
 from gpusupervisor.settings import Settings
-from gpusupervisor.state import Check, State
-from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.state import Check, EngineStatus, State
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import LIVELY
-from gpusupervisor.tenants.catalog import Catalog
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.examination import Examination
 from gpusupervisor.tenants.hypothetical import Recognised, recognise
@@ -60,15 +60,6 @@ WAKING = 10.0
 """Seconds within which a GPU that was asked is awake."""
 SETTLING = 5 * MICROSECONDS
 """After a change of activity it is looked often for this long: one change seldom comes alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """Everything that was read from files."""
-
-    settings: Settings
-    catalog: Catalog
-    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +117,7 @@ class Supervisor:
         settings = configuration.settings
         self._announce = announce
         self._chronicle = Chronicle()
-        self._telemetry = telemetry or Telemetry(None, limits_of(settings), clock)
+        self._telemetry = telemetry or Telemetry(None, telemetry_limits(settings), clock)
         self._residency = residency or ResidencyKeeper(clock, ModelFacts(self._telemetry))
         facts, counters = self._telemetry.facts, self._telemetry.counters
         spawn = tasks.create_task
@@ -174,13 +165,17 @@ class Supervisor:
         self._chronicle.assessed(situation, assessments, self._arbiter.history.swaps.thrashing(situation.now))
         assessments = self._arbiter.act(situation, assessments, automatic=self._automatic.on)
         self._seen, self._situation = seen, situation
+        self._pace.looked(seen.now, {each.id: sum(each.holdings.values()) for each in situation.tenants.values()})
         judged = Judged(seen, situation, assessments)
         self._telemetry.learn(judged)
         return judged
 
     async def pause(self) -> None:
         """The last tick is published: wait until the next is due, sooner while something moves, at once when asked."""
-        await self._pace.pause(self._interval())
+        seen, moved = self._seen, None
+        if seen is not None and self._may_fail_unseen(seen):
+            moved = partial(self._observatory.moved, seen.sample)
+        await self._pace.pause(self._interval(), moved)
 
     def plan_release(self, gpu: str, tenant: str, size: int) -> ReleasePlan:
         """Make a plan, do nothing; see `Controller`."""
@@ -298,7 +293,7 @@ class Supervisor:
         self._observatory.use(fresh.catalog)
         self._arbiter.reservations.duration = fresh.settings.reservation
         self._automatic.configured = fresh.settings.automatic
-        self._telemetry.use(limits_of(fresh.settings))
+        self._telemetry.use(telemetry_limits(fresh.settings))
         write(ConfigurationReloaded(len(fresh.catalog.definitions)))
         await self.shown()
 
@@ -350,32 +345,7 @@ class Supervisor:
         self._residency.shared = any(gpu.shared for gpu in situation.gpus.values())
         engines = self._residency.engines(engines, seen.definitions, seen.activities)
         residencies = self._residency.residencies
-        reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
-        checks = self._checks = self._self_check.run(
-            Facts(
-                now=situation.now,
-                sample=seen.sample,
-                census=seen.census,
-                situation=situation,
-                definitions=seen.definitions,
-                activities=seen.activities,
-                engines=engines,
-                controls=controls,
-                sight=self._observatory.sight(),
-                settings=self._configuration.settings,
-                problems=self._configuration.problems,
-                hints=self._configuration.catalog.hints,
-                refused=self._refused,
-                declaration_problems=self._observatory.declaration_problems(),
-                users_declaration_problems=self._observatory.users_declaration_problems(),
-                reloaded=reloaded,
-                failures=self._arbiter.history.failures(),
-                thrashing=self._arbiter.history.swaps.thrashing(situation.now),
-                cards=self._models.cards,
-                residencies=residencies,
-                telemetry=self._telemetry.status,
-            )
-        )
+        checks = self._checks = self._self_check.run(self._facts(seen, situation, engines, controls))
         automatic = self._automatic.on
         return State(
             sample=seen.sample,
@@ -395,18 +365,56 @@ class Supervisor:
             cards=self._models.cards,
         )
 
+    def _facts(
+        self, seen: Seen, situation: Situation, engines: Mapping[str, EngineStatus], controls: Controls
+    ) -> Facts:
+        """The input of the self-checks."""
+        reloaded = frozenset(t for t in situation.tenants if self._arbiter.history.was_reloaded(t, situation.now))
+        return Facts(
+            now=situation.now,
+            sample=seen.sample,
+            census=seen.census,
+            situation=situation,
+            definitions=seen.definitions,
+            activities=seen.activities,
+            engines=engines,
+            controls=controls,
+            sight=self._observatory.sight(),
+            settings=self._configuration.settings,
+            problems=self._configuration.problems,
+            hints=self._configuration.catalog.hints,
+            refused=self._refused,
+            declaration_problems=self._observatory.declaration_problems(),
+            users_declaration_problems=self._observatory.users_declaration_problems(),
+            reloaded=reloaded,
+            failures=self._arbiter.history.failures(),
+            thrashing=self._arbiter.history.swaps.thrashing(situation.now),
+            cards=self._models.cards,
+            residencies=self._residency.residencies,
+            telemetry=self._telemetry.status,
+        )
+
     def _needs_driver(self) -> bool:
         """Whether somebody shows life, or memory is expected back."""
         lively = self._seen is None or any(activity.state in LIVELY for activity in self._seen.activities.values())
         return lively or self._arbiter.is_waiting
 
+    def _may_fail_unseen(self, seen: Seen) -> bool:
+        """Whether a load could fail between two ticks that would not have failed had somebody at rest been asked."""
+        resting = {tenant for tenant, activity in seen.activities.items() if activity.state == "idle"}
+        return seen.sample.driver.state == "ok" and any(
+            sum(each.holdings.values()) >= WORTHWHILE for each in seen.census.tenants.values() if each.id in resting
+        )
+
     def _interval(self) -> int:
         settings = self._configuration.settings
-        if self._seen is None or self._needs_driver():
+        if self._seen is None:
             return settings.interval
+        if self._needs_driver():
+            return self._pace.interval(self._seen.now, settings.interval)
         recently = self._seen.now - SETTLING
         changing = any(activity.since > recently for activity in self._seen.activities.values())
-        return settings.interval if changing else settings.idle_interval
+        return self._pace.interval(self._seen.now, settings.interval if changing else settings.idle_interval)
 
     async def _carry_out(self, plan: ReleasePlan) -> PlanResult:
         result = await self._arbiter.carry_out(plan)
@@ -432,8 +440,3 @@ class Supervisor:
             raise Busy(
                 f"{self._arbiter.running[gpu].id} is being carried out on this GPU: try again when it has ended."
             )
-
-
-def limits_of(settings: Settings) -> Limits:
-    """What telemetry may keep."""
-    return Limits(settings.telemetry_keep, settings.telemetry_max_size)

@@ -24,7 +24,7 @@ STOREYS = (
     {"arbitration"},
     {"engines"},
     {"models"},
-    {"state", "controls", "health", "jobs", "telemetry"},
+    {"state", "controls", "health", "jobs", "telemetry", "effective"},
     {"autotune"},
     {"bus"},
     {"peers"},

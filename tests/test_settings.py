@@ -97,3 +97,18 @@ def test_the_example_has_every_key_with_its_default(tmp_path: Path) -> None:
     assert load_settings([uncommented]) == (Settings(), ())
     keys = re.findall(r"(?m)^#([a-z-]+) = ", example.read_text())
     assert len(keys) == len(fields(Settings))
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("", None),
+        ('warm-budget = "auto"\n', None),
+        ('warm-budget = "16G"\n', 16 << 30),
+        ("warm-budget = 0\n", 0),
+    ],
+)
+def test_the_budget_for_warming_is_a_share_unless_it_is_set(tmp_path: Path, text: str, budget: int | None) -> None:
+    (tmp_path / "gpusupervisor.toml").write_text(text)
+    settings, problems = load_settings([tmp_path / "gpusupervisor.toml"])
+    assert (settings.warm_budget, problems) == (budget, ())

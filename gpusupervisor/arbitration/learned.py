@@ -10,6 +10,9 @@ from typing import Literal, get_args
 
 from gpusupervisor.quantities import format_bytes
 
+DAY = 86_400_000_000
+"""Microseconds."""
+WEEK = 7
 FactKind = Literal["floor", "need", "need-usual", "model-need", "model-use", "load-cold", "load-warm"]
 """floor, need, need-usual, model-need: bytes. need: the most that was held in sessions that lacked nothing; need-usual:
 the least that was held at the height of each of several sessions with plenty of room. model-use: how often it was seen
@@ -54,6 +57,12 @@ class Fact:
         return self.kind, self.tenant, self.gpu, self.model
 
 
+def by_day(measured: Iterable[Measured]) -> tuple[Measured, ...]:
+    """The last measurement of each of the days of the latest week."""
+    last = {each.at // DAY: each for each in sorted(measured, key=lambda each: each.at)}
+    return tuple(each for day, each in last.items() if day > max(last) - WEEK)
+
+
 def _unkept(_fact: Fact) -> None:
     """Nobody stores it: it is known for as long as the service runs."""
 
@@ -88,7 +97,9 @@ class LearnedFacts:
             if fact.kind == "need" and known.value < fact.value:
                 self.learn(fact)
             elif fact.kind == "model-use" and known is not fact:
-                self.learn(replace(known, value=known.value + fact.value))
+                self.learn(
+                    replace(known, value=known.value + fact.value, evidence=by_day((*fact.evidence, *known.evidence)))
+                )
 
     def learn(self, fact: Fact) -> None:
         """Take over a fact in place of what was known."""

@@ -19,6 +19,7 @@ from gpusupervisor.arbitration.situation import Assessment, ReleasePlan, Situati
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.run import Rules
 from gpusupervisor.clock import MICROSECONDS
+from gpusupervisor.effective import Configuration, telemetry_limits
 from gpusupervisor.errors import SupervisorError
 from gpusupervisor.films import virtual_time
 from gpusupervisor.films.seams import StagedHelper, StagedHttp, StagedMonitor, StagedProcfs, StagedUnits
@@ -32,7 +33,7 @@ from gpusupervisor.peers.hardware_client import HardwareClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
 from gpusupervisor.state import Check
-from gpusupervisor.supervisor import Configuration, Judged, Supervisor, limits_of
+from gpusupervisor.supervisor import Judged, Supervisor
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.catalog import Catalog
@@ -173,7 +174,7 @@ class _Take:
             StagedUnits(stage),
             cpu_time=proc.cpu_time_of,
         )
-        telemetry = Telemetry(None, limits_of(production.settings), clock)
+        telemetry = Telemetry(None, telemetry_limits(production.settings), clock)
         telemetry.start()
         for fact in production.learned:
             started = production.started_at

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from gpusupervisor.arbitration.situation import GpuSituation
+from gpusupervisor.arbitration.worthwhile import WORTHWHILE
 from gpusupervisor.clock import MICROSECONDS
 from gpusupervisor.foreign_text import harmless
 from gpusupervisor.health.facts import Facts
@@ -81,7 +82,15 @@ def check_unattributed(facts: Facts) -> Iterable[Check]:
                 PAGES_STAY if gpu.uuid in coherent else NOBODY_LISTED,
             )
         else:
-            yield Check(name, "ok", f"all memory in use on {gpu.name} belongs to known processes")
+            yield Check(name, "ok", _mostly_known(gpu))
+
+
+def _mostly_known(gpu: GpuSituation) -> str:
+    """The summary where nothing is wrong, with what belongs to no process all the same."""
+    if gpu.unattributed >= WORTHWHILE:
+        limit = f"{format_bytes(MUCH)} for {format_duration(LASTING)}"
+        return f"{format_bytes(gpu.unattributed)} of {gpu.name} belongs to no known process, tolerated up to {limit}"
+    return f"all memory in use on {gpu.name} belongs to known processes"
 
 
 def check_desktop(facts: Facts) -> Iterable[Check]:

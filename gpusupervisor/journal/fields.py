@@ -86,6 +86,8 @@ FIELDS: Mapping[str, Field] = {
         Field("accepted", "the value that was read back when the setting was made"),
         Field("found", "the value that is read now"),
         Field("end", "how a trial ended"),
+        Field("model", "the model concerned, by the name of its files"),
+        Field("size", "bytes of its files", "bytes"),
         Field("xid", "number of the Xid error that the driver reports", "number"),
         Field("job", "number of the job", "number"),
         Field("kind", "what the job does"),

@@ -42,4 +42,4 @@ class ModelFacts:
     def uses(self, engine: str) -> Iterator[tuple[str, Usage]]:
         """Every model that was seen in use, by the name that its engine's API has for it."""
         for fact in self._telemetry.facts.of_kind("model-use", engine):
-            yield fact.model, Usage(fact.learned_at, fact.value)
+            yield fact.model, Usage(fact.learned_at, fact.value, tuple(each.at for each in fact.evidence))

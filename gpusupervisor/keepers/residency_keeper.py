@@ -146,14 +146,21 @@ class ResidencyKeeper:
             if known is None or tenant in self._stale or self._clock.now() - known.read_at > FRESH:
                 await self.refresh(tenant)
         memory = await asyncio.to_thread(self._memory)
-        candidates = [
+        return plan_warming(
+            self.candidates(self._described),
+            memory.spare if memory and not memory.shortage else None,
+            shared=self.shared,
+        )
+
+    def candidates(self, tenants: Collection[str]) -> list[Candidate]:
+        """Every model of these tenants, as far as is known."""
+        return [
             Candidate(tenant, model, usage.get(model.name))
             for tenant, residency in self.residencies.items()
-            if tenant in self._described
+            if tenant in tenants
             for usage in (self._usage_by_files(tenant, residency),)
             for model in residency.models.values()
         ]
-        return plan_warming(candidates, memory.spare if memory and not memory.shortage else None, shared=self.shared)
 
     async def warm(self, tenant: str, model: str, rate: int) -> Work:
         """The work that reads a model into RAM, at `rate` bytes a second at most (0: as fast as it goes).

@@ -19,6 +19,8 @@ class Usage:
     """When it was last seen to be loaded or to go: realtime microseconds."""
     times: int = 1
     """How often it was seen to be loaded."""
+    days: tuple[int, ...] = ()
+    """An instant (realtime microseconds) of each day of the latest week of its use on which it was used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def plan_warming(candidates: Iterable[Candidate], spare: int | None, *, shared: 
     """
     left = spare or 0
     steps = []
-    for candidate in sorted(candidates, key=_worth):
+    for candidate in sorted(candidates, key=worth):
         step = _judge(candidate, left, shared=shared)
         if step.verdict in ("worth-it", "warm"):
             left -= room_for(step.model.size, shared=shared)
@@ -89,7 +91,7 @@ def _judge(candidate: Candidate, left: int, *, shared: bool) -> WarmStep:
     return WarmStep(engine, model, "worth-it", why)
 
 
-def _worth(candidate: Candidate) -> tuple[object, ...]:
+def worth(candidate: Candidate) -> tuple[object, ...]:
     """Sorts the worthiest first: used in the latest hour, then often, then small ones, of which more fit."""
     usage = candidate.usage
     used = (0, -(usage.last_used // _HOUR), -usage.times) if usage else (1, 0, 0)

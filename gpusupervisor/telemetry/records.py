@@ -16,8 +16,10 @@ HEARTBEAT = 60_000_000
 HOLD = 90_000_000
 """A value stands until the next one, but no longer than this: nothing is known of a time when nobody looked."""
 
-EventKind = Literal["plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job"]
-EVENT_KINDS: tuple[str, ...] = ("plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job")
+EventKind = Literal["plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job", "decisions"]
+EVENT_KINDS: tuple[str, ...] = (
+    "plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job", "decisions",
+)  # fmt: skip
 
 
 LARGEST = 2**62

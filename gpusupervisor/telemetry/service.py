@@ -11,13 +11,14 @@ from typing import Protocol
 
 from gpusupervisor.arbitration.counters import Counters
 from gpusupervisor.arbitration.events import Event
-from gpusupervisor.arbitration.learned import KINDS, Fact, FactKind, LearnedFacts, Measured
+from gpusupervisor.arbitration.learned import KINDS, Fact, FactKind, LearnedFacts, Measured, by_day
 from gpusupervisor.clock import UNKNOWN, Clock
 from gpusupervisor.errors import Busy, InvalidArgument, NotSupported
 from gpusupervisor.jobs import Job
 from gpusupervisor.state import State
 from gpusupervisor.telemetry import happenings
 from gpusupervisor.telemetry.chores import Limits
+from gpusupervisor.telemetry.decisions import Decisions
 from gpusupervisor.telemetry.downsample import SeriesPoint
 from gpusupervisor.telemetry.gather import Gatherer
 from gpusupervisor.telemetry.needs import Look, NeedLearner
@@ -91,6 +92,7 @@ class Telemetry:
         """Of the branches that decisions take, what is learned among them."""
         self._needs = NeedLearner(self.facts, self._erase, self.counters)
         self._changes = happenings.Changes()
+        self._decisions = Decisions()
 
     def start(self) -> None:
         """Begin to store; never waits for the disk."""
@@ -103,6 +105,8 @@ class Telemetry:
     async def close(self) -> None:
         """Write what waits."""
         if self._store is not None and self._reader is not None and self._loop is not None:
+            if rest := self._decisions.rest(self._now()):
+                self._store.put_event(rest)
             await self._reader.close()
             await asyncio.to_thread(self._store.close)
 
@@ -132,6 +136,8 @@ class Telemetry:
             self._store.put_points(points)
         for event in self._changes.events(state, at):
             self._store.put_event(event)
+        if counted := self._decisions.observe(state.counters, at):
+            self._store.put_event(counted)
 
     def note(self, event: Event) -> None:
         """Something happened to a plan."""
@@ -168,7 +174,9 @@ class Telemetry:
         known = self.facts.get("model-use", tenant, model=model)
         times = (known.value if known else 0) + begins
         source = "how often its engine's list was seen to name it as loaded"
-        self._learn_of_model(Fact("model-use", tenant, "", times, self._now(), source, model=model))
+        now = self._now()
+        days = by_day((*(known.evidence if known else ()), Measured(now, times)))
+        self._learn_of_model(Fact("model-use", tenant, "", times, now, source, evidence=days, model=model))
 
     def _learn_of_model(self, fact: Fact) -> None:
         """Of a limited number of models; those of which nothing was learned for the longest time are forgotten."""

@@ -204,6 +204,8 @@ class ModelFolders:
     """Absolute paths; those that are not there have no models."""
     layout: ModelLayout = "files"
     """`ollama`: manifests that name blobs; `files`: weights by the names of their files."""
+    warm_by_itself: bool = False
+    """Models that are used daily are read into RAM without being asked to."""
 
 
 @dataclass(frozen=True, slots=True)

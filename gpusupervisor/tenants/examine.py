@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 CPU_SECONDS = 3
@@ -21,7 +22,8 @@ LONGEST = 1 << 20
 
 def main() -> None:
     """Entry point."""
-    os.nice(10)
+    with suppress(PermissionError):  # setpriority is not among the system calls that the service's unit allows
+        os.nice(10)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     parser = argparse.ArgumentParser(description="Check a tenant file that comes on standard input.")

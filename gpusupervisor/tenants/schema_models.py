@@ -7,6 +7,7 @@ from gpusupervisor.tenants.definition import ModelFolders, ModelLayout
 
 LONGEST_PATH = 1024
 MOST_DIRECTORIES = 16
+WARM = ("off", "auto")
 LAYOUTS: Sequence[ModelLayout] = ("files", "ollama")
 
 
@@ -22,7 +23,7 @@ def read_models(reader: TableReader) -> ModelFolders | None:
             models.complain("directories", 'is missing, e.g. directories = ["/srv/models"]')
         elif len(directories) > MOST_DIRECTORIES:
             models.complain("directories", f"has more than {MOST_DIRECTORIES} entries")
-        return ModelFolders(directories, layout)
+        return ModelFolders(directories, layout, models.choice("warm", WARM, "off") == "auto")
 
 
 def _path_complaint(path: str) -> str:

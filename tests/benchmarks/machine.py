@@ -12,6 +12,7 @@ from gpusupervisor.arbitration.events import Event
 from gpusupervisor.automatic import AutomaticSwitch
 from gpusupervisor.autotune.run import Rules
 from gpusupervisor.clock import SystemClock
+from gpusupervisor.effective import Configuration, telemetry_limits
 from gpusupervisor.engine_http import EngineHttp
 from gpusupervisor.gpu.monitor import GpuMonitor
 from gpusupervisor.gpu.nvml_thread import NvmlThread
@@ -23,7 +24,7 @@ from gpusupervisor.peers.unit_client import UnitClient
 from gpusupervisor.processes.reader import ProcessReader
 from gpusupervisor.settings import Settings
 from gpusupervisor.simulation.nvml import GIB, SimulatedGpu, SimulatedProcess, World, installed
-from gpusupervisor.supervisor import Configuration, Supervisor, limits_of
+from gpusupervisor.supervisor import Supervisor
 from gpusupervisor.telemetry.service import Telemetry
 from gpusupervisor.tenants.catalog import Catalog, load_catalog
 
@@ -86,7 +87,7 @@ class Machine:
         self._stack.callback(server.close)
         catalog = await asyncio.to_thread(self._describe, server.sockets[0].getsockname()[1])
         await self._tasks.__aenter__()
-        self.telemetry = Telemetry(self._directory / "state", limits_of(Settings()), self.clock)
+        self.telemetry = Telemetry(self._directory / "state", telemetry_limits(Settings()), self.clock)
         self.telemetry.start()
         await self.telemetry.recalled.wait()
         self.supervisor = self._supervise(catalog)

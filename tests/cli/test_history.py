@@ -179,6 +179,11 @@ async def test_follow_without_a_service_says_so(ctl: Run) -> None:
             "p1 finished, failed: 0 B came back",
         ),
         ({"kind": "job", "details": {"id": 3, "state": "failed", "detail": "no"}}, "job 3 failed: no"),
+        (
+            {"kind": "decisions", "details": {"since": 1, "counts": {"asked": 1, "pressed": 20}}},
+            "decisions: pressed 20, asked 1",
+        ),
+        ({"kind": "decisions", "details": {"counts": {"asked": "much"}}}, "decisions"),
         ({"kind": "drift", "details": {"id": "fans", "state": "drifted", "detail": "x"}}, "fans is drifted: x"),
         ({"kind": "drift", "details": {"id": "fan", "state": "ended", "detail": "x"}}, "the drift of fan is over: x"),
         ({"kind": "health", "details": {"id": "driver", "state": "gone"}}, "driver is gone"),
@@ -192,7 +197,10 @@ def test_every_kind_is_a_sentence(event: shapes.Shape, text: str) -> None:
 
 def test_nothing_that_was_stored_can_steer_the_terminal() -> None:
     for kind in (*KINDS, NASTY):
-        details = json.dumps(dict.fromkeys(("summary", "detail", "outcome", "state", "model", "source", "id"), NASTY))
+        details = json.dumps(
+            dict.fromkeys(("summary", "detail", "outcome", "state", "model", "source", "id"), NASTY)
+            | {"counts": {NASTY: 1}}
+        )
         event = shapes.event({"kind": kind, "at": T1, "tenant": NASTY, "gpu": "", "plan": NASTY, "details": details})
         assert is_harmless(drawn([event_line(event)], 10_000))
     assert shapes.event({"kind": "x", "at": 1, "tenant": "", "gpu": "", "plan": "", "details": "["})["details"] == {

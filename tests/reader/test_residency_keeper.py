@@ -4,14 +4,18 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dbus_fast.aio import MessageBus
 
+from gpusupervisor.arbitration.learned import Fact, Measured
 from gpusupervisor.clock import SystemClock
 from gpusupervisor.errors import Busy, GpuUnavailable, InvalidArgument, NotSupported, SupervisorError, WontFit
 from gpusupervisor.jobs import Job, Jobs
-from gpusupervisor.keepers import residency_keeper
+from gpusupervisor.journal.messages.engines import ModelWarmed
+from gpusupervisor.keepers import auto_warmer, residency_keeper
+from gpusupervisor.keepers.auto_warmer import AutoWarmer
 from gpusupervisor.keepers.model_facts import ModelFacts
 from gpusupervisor.keepers.residency_keeper import STALE_AFTER, ResidencyKeeper
 from gpusupervisor.memory import Memory
@@ -386,3 +390,90 @@ async def test_before_there_is_a_bus_nothing_is_known() -> None:
     assert "still starting" in (await keeper.refresh("app")).problems[0]
     with pytest.raises(SupervisorError):
         await keeper.warm("app", "m", 0)
+
+
+DAY = 86_400 * 1_000_000
+CALM = Memory(64 * GIB, 32 * GIB, 0.0)
+
+
+@pytest.fixture
+def warmed(monkeypatch: pytest.MonkeyPatch) -> list[ModelWarmed]:
+    """What the journal has."""
+    lines: list[ModelWarmed] = []
+    monkeypatch.setattr(auto_warmer, "write", lines.append)
+    return lines
+
+
+def used_daily(side: Side, name: str) -> None:
+    """The engine has loaded the model on each of six days, the last of which is today."""
+    now = side.clock.realtime(side.clock.now())
+    days = tuple(Measured(now - days * DAY, 1) for days in range(5, -1, -1))
+    side.telemetry.facts.learn(Fact("model-use", "app", "", 6, now, "it was seen", evidence=days, model=name))
+
+
+def auto(side: Side, *, by_itself: bool = True, budget: int | None = None, may: bool = True) -> AutoWarmer:
+    folders = ModelFolders((str(side.models),), warm_by_itself=by_itself)
+    definitions = {"app": TenantDefinition("app", "App", Match(), "llama.cpp", models=folders)}
+    return AutoWarmer(side.clock, side.keeper, lambda: definitions, lambda: budget, lambda: may, lambda: side.memory)
+
+
+async def test_a_model_that_is_used_daily_is_read_into_ram_once_and_the_journal_says_so(
+    bench: Bench, side: Side, warmed: list[ModelWarmed]
+) -> None:
+    daily, other = (write(side.models / name, 4 * MIB) for name in ("daily.gguf", "other.gguf"))
+    make_cold(daily)
+    make_cold(other)
+    bench.start()
+    side.tick()
+    await eventually(lambda: side.cached("daily.gguf") == 0, "it is cold")
+    used_daily(side, "daily.gguf")
+    side.memory = CALM
+    warmer = auto(side)
+    await warmer.look()
+    assert (side.cached("daily.gguf"), side.cached("other.gguf")) == (4 * MIB, 0)
+    assert [(each.tenant, each.model, each.size) for each in warmed] == [("app", "daily.gguf", 4 * MIB)]
+    await warmer.look()
+    make_cold(daily)
+    await warmer.look()
+    assert len(warmed) == 1, "what did not stay is not read again at once"
+
+
+@pytest.mark.parametrize(
+    ("memory", "options"),
+    [
+        (Memory(64 * GIB, 32 * GIB, 3.0), {}),
+        (Memory(64 * GIB, 32 * GIB, None), {}),
+        (Memory(64 * GIB, 6 * GIB, 0.0), {}),
+        (None, {}),
+        (CALM, {"by_itself": False}),
+        (CALM, {"budget": MIB}),
+        (CALM, {"may": False}),
+    ],
+)
+async def test_nothing_is_read_by_itself_against_pressure_the_budget_or_the_wish(
+    bench: Bench, side: Side, warmed: list[ModelWarmed], memory: Memory | None, options: dict[str, Any]
+) -> None:
+    make_cold(write(side.models / "daily.gguf", 4 * MIB))
+    bench.start()
+    side.tick()
+    await eventually(lambda: side.cached("daily.gguf") == 0, "it is cold")
+    used_daily(side, "daily.gguf")
+    side.memory = memory
+    await auto(side, **options).look()
+    assert warmed == []
+    await side.keeper.refresh("app")
+    assert side.cached("daily.gguf") == 0
+
+
+async def test_a_warming_that_the_reader_stops_is_no_line_in_the_journal(
+    bench: Bench, side: Side, warmed: list[ModelWarmed]
+) -> None:
+    make_cold(write(side.models / "daily.gguf", 4 * MIB))
+    (bench.memory / "pressure/memory").write_text("some avg10=90.00 avg60=0.00 avg300=0.00 total=0\n")
+    bench.start()
+    side.tick()
+    await eventually(lambda: side.cached("daily.gguf") == 0, "it is cold")
+    used_daily(side, "daily.gguf")
+    side.memory = CALM
+    await auto(side).look()
+    assert warmed == []

@@ -142,6 +142,17 @@ async def test_what_changes_in_health_and_fan_control_is_told_once(telemetry: Te
     assert [each["state"] for each in await stored(telemetry, "fans", 2)] == ["gone", "fail-safe"]
 
 
+async def test_how_often_each_decision_was_taken_can_be_summed_up_across_restarts(tmp_path: Path) -> None:
+    for counts in ({"asked": 1, "pressed": 2}, {"asked": 4}):
+        telemetry = await begun(tmp_path)
+        telemetry.observe(replace(state(), counters=counts))
+        await telemetry.close()
+    again = await begun(tmp_path)
+    found = [json.loads(each.details)["counts"] for each in await again.events(0, 0, "decisions", 0)]
+    await again.close()
+    assert found == [{"asked": 4}, {"asked": 1, "pressed": 2}]
+
+
 async def test_figures_can_be_asked_after_a_restart(telemetry: Telemetry, tmp_path: Path) -> None:
     telemetry.learn(state("busy", 8))
     telemetry.observe(state("busy", 8))

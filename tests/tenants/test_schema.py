@@ -195,3 +195,11 @@ def test_the_id_is_checked(tenant_id: str) -> None:
     definition, problems = check(MINIMAL, tenant_id)
     assert definition is None
     assert "letters, digits" in problems[""]
+
+
+def test_models_are_warmed_by_themselves_only_where_a_file_says_so() -> None:
+    models = MINIMAL + '[models]\ndirectories = ["/srv/models"]\n'
+    for text, by_itself in (("", False), ('warm = "auto"\n', True), ('warm = "off"\n', False)):
+        found = good(models + text).models
+        assert found is not None
+        assert found.warm_by_itself == by_itself

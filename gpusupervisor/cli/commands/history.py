@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _OF_GPUS = ("used", "free", "unattributed", "power", "temperature", "utilization")
 SERIES = (*_OF_GPUS, "holding", "shortfall", "need", "activity")
-KINDS = ("plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job")
+KINDS = ("plan", "plan-started", "step", "outcome", "load", "health", "drift", "fans", "job", "decisions")
 _MOST = 12
 """Curves at a time."""
 _POINTS = 120

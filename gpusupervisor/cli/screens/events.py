@@ -35,6 +35,8 @@ def told(event: Shape) -> str:
             return f"{plan} finished, {safe(details['outcome'])}: {_size(details['freed'])} came back"
         case "load":
             return _load(tenant, details)
+        case "decisions":
+            return _with("decisions", _counts(details.get("counts")))
         case "job":
             job = " ".join(safe(details[key]) for key in ("id", "job", "state") if key in details)
             return _with(f"job {job}", details["detail"])
@@ -51,6 +53,13 @@ def _load(tenant: str, details: Mapping[str, Any]) -> str:
     time = f" in {format_duration(took, 100_000)}" if isinstance(took, int) else ""
     source = _SOURCES.get(str(details.get("source")), "")
     return f"{tenant} loaded {safe(details.get('model', ''))} ({_size(details.get('size'))}){time}{source}"
+
+
+def _counts(counts: object) -> str:
+    """Each branch with its number, the most frequent first."""
+    known = counts.items() if isinstance(counts, dict) else ()
+    numbers = ((str(name), count) for name, count in known if isinstance(count, int))
+    return ", ".join(f"{name} {count}" for name, count in sorted(numbers, key=lambda each: (-each[1], each)))
 
 
 def _size(value: object) -> str:

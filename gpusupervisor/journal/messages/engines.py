@@ -29,3 +29,16 @@ class EngineGone(Entry):
     tenant: str
     engine: str
     process: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWarmed(Entry):
+    """A model that is used daily was read into RAM, since its tenant's file says so."""
+
+    message_id = "8f0c6b1d7a934e52b6c1f3a85d20e947"
+    level = INFO
+    text = "{model} of {tenant} is used daily: its {size} were read into RAM in {duration}"
+    tenant: str
+    model: str
+    size: int
+    duration: int

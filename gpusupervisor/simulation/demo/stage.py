@@ -78,12 +78,15 @@ class Stage:
         await self._stack.aclose()
 
     async def command(self, *words: str) -> str:
-        """What gpusupervisorctl prints here. Raises StageError with what it says when it fails."""
+        """Return what gpusupervisorctl prints here. Raises StageError, with its words, if it prints nothing and fails.
+
+        `health` exits with 1 where a check is not ok, and prints all of them.
+        """
         command = (sys.executable, "-m", "gpusupervisor.cli.main", *words)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, env=self.environment, stdout=pipe, stderr=pipe)
         output, errors = await process.communicate()
-        if process.returncode != 0:
+        if process.returncode != 0 and not output:
             raise StageError(f"gpusupervisorctl {' '.join(words)} failed: {errors.decode().strip()}")
         return output.decode()
 

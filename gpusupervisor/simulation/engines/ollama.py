@@ -2,6 +2,7 @@
 
 A model is loaded with as much of it in VRAM as is free (`size_vram` below `size`: it spilled). A generation takes
 `options.num_predict` tokens at `--tokens-per-second`, or slower where a power limit holds the card's clock down.
+With `--whole` nothing spills, as where a request names `num_gpu`: a load that does not fit fails, and its runner ends.
 POST /simulation/out-of-memory with a `count` has so many loads from then on fail as they do when the driver refuses
 the memory.
 """
@@ -170,12 +171,15 @@ class Ollama:
     async def _start(self, name: str, keep_alive: float) -> LoadedModel:
         size = self._models[name]
         await self._evict_for(size)
-        size_vram = min(size, self._vram.free())
+        size_vram = size if self._arguments.whole else min(size, self._vram.free())
         port = free_port()
         process = await start_runner(self._runner_executable(), self._runner_arguments(name, port, size_vram))
         model = LoadedModel(name, size, size_vram, port, process, keep_alive, 0)
         self._loaded[name] = model
         while not await _is_up(port):
+            if process.returncode is not None and self._arguments.whole:
+                self._forget(model)
+                raise NoMemoryError
             if process.returncode is not None:
                 break  # killed while it loaded
             await asyncio.sleep(0.02)
@@ -199,7 +203,7 @@ class Ollama:
             "--return-delay": told.return_delay,
             "--tokens-per-second": told.tokens_per_second,
         }
-        return [str(part) for pair in arguments.items() for part in pair]
+        return [str(part) for pair in arguments.items() for part in pair] + ["--whole"] * told.whole
 
     async def _evict_for(self, size: int) -> None:
         """Unload idle models, the one that expires first before the others, until the new one fits."""
@@ -292,6 +296,7 @@ def main() -> None:
     parser.add_argument("--model", type=_model, action="append", default=[], metavar="NAME=SIZE")
     parser.add_argument("--version", default="0.33.0")
     parser.add_argument("--keep-alive", type=seconds, default=300.0, metavar="TIME")
+    parser.add_argument("--whole", action="store_true", help="no model spills: what does not fit is not loaded")
     parser.add_argument("--load-time", type=seconds, default=0.4, metavar="TIME")
     parser.add_argument("--tokens-per-second", type=float, default=20.0)
     parser.add_argument("--home", type=Path, metavar="DIR", help="the runner is run as DIR/lib/ollama/llama-server")

@@ -46,9 +46,13 @@ class Runner:
             self._vram.hold(0)
 
     async def _load(self) -> None:
+        """Raises SystemExit when all of it is wanted on the GPU and the driver refuses a part."""
         for step in range(1, LOAD_STEPS + 1):
             await asyncio.sleep(self._arguments.load_time / LOAD_STEPS)
-            self._vram.hold(self._arguments.vram * step // LOAD_STEPS)
+            wanted = self._arguments.vram * step // LOAD_STEPS
+            if self._arguments.whole and wanted > self._vram.held + self._vram.free():
+                sys.exit("ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory")
+            self._vram.hold(wanted)
         self._loaded = True
 
     async def _health(self, _: Request) -> Response:
@@ -86,6 +90,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--vram", type=size, required=True, help="bytes it holds once loaded")
+    parser.add_argument("--whole", action="store_true", help="end where the driver refuses memory")
     parser.add_argument("--load-time", type=seconds, default=0.0)
     parser.add_argument("--tokens-per-second", type=float, default=20.0)
     arguments = parser.parse_args()

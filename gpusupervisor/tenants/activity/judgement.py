@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from gpusupervisor.quantities import format_bytes
 from gpusupervisor.tenants.activity.probes.process_activity import (
+    BARE_CONTEXT,
     FALL_SPAN,
     NEVER,
     NOTHING_SEEN,
@@ -34,8 +35,6 @@ UNWATCHED = 60_000_000
 """Between two verdicts from which on the machine was suspended: that no work was seen says nothing then."""
 AFTERMATH = 10_000_000
 """After a word ended in which its processes clean up."""
-BARE_CONTEXT = 640 << 20
-"""Bytes on a GPU that an engine holds before it has loaded anything."""
 CAUSES = "its worker has died, or it waits for a service in the network"
 IMPACT = "what it reports is not done, and its memory cannot be asked for meanwhile"
 

@@ -66,8 +66,11 @@ async def test_the_service_is_never_started(tmp_path: Path) -> None:
         shown = await bus.run(*COMMAND, "complete", "zsh", "--", "release", "")
         assert (shown.status, shown.output, shown.errors) == (0, "", "")
         assert not trace.exists()
-        await bus.run(*COMMAND, "status")
-        assert trace.exists(), "this bus does not start it either"
+        assert (await bus.run(*COMMAND, "status")).status == 3
+        assert not trace.exists(), "a command that only looks does not start it either"
+        called = (f"--address={bus.address}", "call", "org.gpusupervisor1", "/", "org.freedesktop.DBus.Peer", "Ping")
+        await bus.run("busctl", *called)
+        assert trace.exists(), "this bus does not start it at all"
     finally:
         bus.stop()
 

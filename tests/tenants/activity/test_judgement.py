@@ -394,6 +394,20 @@ def test_a_process_that_ends_while_it_grows_on_a_full_card_ran_out_of_memory() -
     assert engine.sees(held=0).out_of_memory_at == engine.now
 
 
+def test_a_process_that_is_seen_but_once_on_a_full_card_ran_out_of_memory_unless_it_had_loaded_nothing() -> None:
+    for size, ran_out in ((7 * GIB, True), (600 << 20, False)):
+        engine = Onlooker(card_is_full=True)
+        engine.sees(held=0)
+        engine.sees(held=size)
+        assert (engine.sees(held=0).out_of_memory_at is not None) is ran_out
+
+
+def test_what_already_ran_at_the_first_look_has_not_grown() -> None:
+    engine = Onlooker(card_is_full=True)
+    engine.sees(held=7 * GIB)
+    assert engine.sees(held=0).out_of_memory_at is None
+
+
 @pytest.mark.parametrize("why", ["the card had room", "it had not grown", "it lives on"])
 def test_what_ends_otherwise_did_not_run_out_of_memory(why: str) -> None:
     engine = Onlooker(card_is_full=why != "the card had room")

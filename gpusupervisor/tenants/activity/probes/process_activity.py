@@ -30,6 +30,8 @@ STEP = 16 << 20
 """Bytes between two samples that are motion."""
 RISE = 50 << 20
 """Bytes of growth within `RISE_SPAN` that only a load shows."""
+BARE_CONTEXT = 640 << 20
+"""Bytes on a GPU that an engine holds before it has loaded anything; a process that only looks for GPUs has no more."""
 RISE_SPAN = 3_000_000
 """Over which growth is summed up, so that a fast cadence does not hide a slow load."""
 SUSTAINED = 800_000
@@ -229,19 +231,23 @@ class DeathWatch:
         self._sizes: Mapping[tuple[str, int], int | None] = {}
         self._grew_at: dict[tuple[str, int], int] = {}
         self._full: Set[str] = frozenset()
+        self._watched = False
 
     def update(self, presence: TenantPresence, instant: int, unread: Set[str], full: Set[str]) -> None:
         """Take in the sample of an instant. full: GPUs with next to no free memory."""
         sizes = {(holder.gpu, holder.pid): holder.used for holder in presence.holders}
         for place, used in sizes.items():
             before = self._sizes.get(place)
-            if before is not None and used is not None and used - before >= RISE:
+            grown = None if before is None or used is None else used - before
+            if grown is None and self._watched and place not in self._sizes:
+                grown = (used or 0) - BARE_CONTEXT  # it came and grew since the last look
+            if grown is not None and grown >= RISE:
                 self._grew_at[place] = instant
         for gpu, pid in self._sizes.keys() - sizes.keys():
             grew_at = self._grew_at.pop((gpu, pid), NEVER)
             if instant - grew_at <= RISE_SPAN and gpu in self._full and gpu not in unread:
                 self.out_of_memory_at = instant
-        self._sizes, self._full = sizes, full
+        self._sizes, self._full, self._watched = sizes, full, True
 
 
 class ProcessActivity:
