@@ -42,7 +42,7 @@ def hints_of(
 
     own: by id, the last file that is not shipped. shipped: ids that are.
     """
-    found = []
+    found: list[Hint] = []
     for id_, file in own.items():
         found += _about_name(id_, file, shipped)
         if id_ in definitions:
