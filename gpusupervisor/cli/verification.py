@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpusupervisor.cli import shapes
@@ -11,12 +11,15 @@ from gpusupervisor.cli.exits import DONE, FAILED, INTERRUPTED, NOT_ALLOWED, NOT_
 from gpusupervisor.cli.following import follow
 from gpusupervisor.cli.session import Session
 from gpusupervisor.cli.shapes import Shape
-from gpusupervisor.cli.verification_plan import Step
+from gpusupervisor.cli.verification_plan import Step, loaded_models
+from gpusupervisor.quantities import format_bytes
 
 ENGINES = f"{BUS_NAME}.Engines"
 PROFILE = f"{BUS_NAME}.Profile"
 TRIAL = 30_000_000
 """Microseconds after which the helper goes back by itself should we not."""
+GIVEN_UP = 64 << 20
+"""Bytes by which a tenant that gave way holds less."""
 NEARLY = 9, 10
 """A release that brings this part of what was expected is what it should be."""
 _GOOD = ("ok", "unverifiable")
@@ -39,6 +42,9 @@ class Verification:
     code: int = DONE
     _to_load: list[tuple[str, str]] = field(default_factory=list)
     """Engine and model that were released by us and are not back yet."""
+
+    _gave_way: set[str] = field(default_factory=set)
+    """Tenants that gave up memory in a hand-off."""
 
     async def run(self) -> int:
         """Every step in turn; returns the exit code. Ctrl-C ends it after what was changed is put back."""
@@ -67,7 +73,8 @@ class Verification:
             self.rows.append(_row(step, "skipped", step.skipped))
             return
         tries: dict[str, Callable[[Step], Awaitable[Shape]]] = {
-            "release": self._release, "load": self._load, "profile": self._profile, "fans": self._fans,
+            "release": self._release, "load": self._load, "hand-off": self._hand_off, "profile": self._profile,
+            "fans": self._fans,
         }  # fmt: skip
         began = time.monotonic()
         try:
@@ -83,6 +90,8 @@ class Verification:
         self.rows.append(row)
 
     async def _release(self, step: Step) -> Shape:
+        if step.target in self._gave_way and not await self._has_something(step.target):
+            return _row(step, "skipped", "it gave up its memory in the hand-off")
         models = [each.model for each in self.steps if each.kind == "load" and each.target == step.target]
         try:
             with self.session.waiting(f"{step.target}: waiting until its memory is back"):
@@ -111,6 +120,53 @@ class Verification:
         self.code = code if code == INTERRUPTED else self.code
         return _row(step, "failed", f"{step.model}: {job['detail'] or job['state']}")
 
+    async def _hand_off(self, step: Step) -> Shape:
+        """Load, see who gave way for it, and put both back."""
+        before = await self.session.client.objects()
+        path = await self._call("LoadModel", "ss", [step.target, step.model], f"{ROOT}/engines", ENGINES)
+        job, code = await follow(self.session, str(path), "the verification ends, and what gave way is loaded again")
+        after = await self.session.client.objects()
+        left = loaded_models(after)
+        self._to_load += [each for each in loaded_models(before) if each not in left]
+        if code == INTERRUPTED:
+            self.code = code  # what is to be loaded again is loaded at the end of the run
+            return _row(step, "failed", f"{step.model}: {job['detail'] or job['state']}")
+        gave = _given_up(before, after, step.target)
+        self._gave_way.update(who for who, _ in gave)
+        troubles = await self._undo_hand_off(step, is_loaded=code == DONE)
+        if code != DONE:
+            return _row(step, "failed", "; ".join([f"{step.model}: {job['detail'] or job['state']}", *troubles]))
+        result = job["result"]
+        spilled = ["part of it is in system memory"] if result["spilled"] else []
+        whose = f"{step.model}: {', '.join(f'{who} gave up {format_bytes(size)}' for who, size in gave)}"
+        detail = "; ".join([whose if gave else f"{step.model}: nobody gave way", *spilled, *troubles])
+        verdict = "failed" if troubles or not gave else "partial" if spilled else "ok"
+        return _row(step, verdict, detail, result["taken"], result["duration"])
+
+    async def _undo_hand_off(self, step: Step, *, is_loaded: bool) -> list[str]:
+        """Unload what was loaded and load what had to give way; returns what could not be put back."""
+        troubles = []
+        try:
+            if is_loaded:
+                with self.session.waiting(f"{step.target}: unloading {step.model}"):
+                    await self._call("UnloadModel", "ss", [step.target, step.model], f"{ROOT}/engines", ENGINES)
+        except CommandFailed as failure:
+            troubles.append(f"{step.model} is not unloaded: {failure}".removesuffix("."))
+        for engine, model in list(self._to_load):
+            try:
+                path = await self._call("LoadModel", "ss", [engine, model], f"{ROOT}/engines", ENGINES)
+                job, code = await follow(self.session, str(path), "the verification ends")
+                why = job["detail"] or job["state"]
+            except CommandFailed as failure:
+                code, why = failure.exit_code, str(failure).removesuffix(".")
+            if code == INTERRUPTED:
+                self.code = code
+                break
+            self._to_load.remove((engine, model))
+            if code != DONE:
+                troubles.append(f"{model} of {engine} is not loaded again: {why}")
+        return troubles
+
     async def _profile(self, step: Step) -> Shape:
         """Set, go back, look: that this ends with a look at everything is what makes it a read-back."""
         path = await self._gpu(step.target)
@@ -134,6 +190,11 @@ class Verification:
             return _row(step, "ok", told)
         return _row(step, "failed", f"{gpu['control']}: {gpu['control_reason']}")
 
+    async def _has_something(self, tenant: str) -> bool:
+        """Whether a tenant could be asked for memory now."""
+        tenants = shapes.tenants(await self.session.client.objects())
+        return any(each["id"] == tenant and each["reclaimable"] for each in tenants)
+
     async def _gpu(self, uuid: str) -> str:
         from gpusupervisor.cli.cards import card
 
@@ -154,6 +215,15 @@ class Verification:
                 self.session.note(f"{model} of {engine} is being loaded again: job {str(job).rsplit('/', 1)[-1]}")
             except CommandFailed as failure:
                 self.session.note(f"{model} of {engine} is not loaded again: {failure}")
+
+
+def _given_up(
+    before: Mapping[str, shapes.Interfaces], after: Mapping[str, shapes.Interfaces], beneficiary: str
+) -> list[tuple[str, int]]:
+    """Which other tenants hold less than before, and by how many bytes."""
+    left = {each["id"]: each["holding"] or 0 for each in shapes.tenants(after)}
+    lost = [(each["id"], (each["holding"] or 0) - left.get(each["id"], 0)) for each in shapes.tenants(before)]
+    return [(who, size) for who, size in lost if who != beneficiary and size >= GIVEN_UP]
 
 
 def planned(steps: list[Step]) -> list[Shape]:

@@ -9,7 +9,7 @@ from gpusupervisor.cli import shapes
 from gpusupervisor.cli.exits import WRONG_USE, CommandFailed
 from gpusupervisor.cli.shapes import Shape
 
-Kind = Literal["release", "load", "profile", "fans"]
+Kind = Literal["release", "load", "hand-off", "profile", "fans"]
 _ENGINE = "org.gpusupervisor1.Engine"
 
 
@@ -31,10 +31,11 @@ class Step:
     """Why it is not tried; empty when it is."""
 
 
-def plan(objects: Mapping[str, shapes.Interfaces], tenant: str = "") -> list[Step]:
+def plan(objects: Mapping[str, shapes.Interfaces], tenant: str = "", *, hand_off: bool = False) -> list[Step]:
     """The steps: each tenant with memory, and what the helper controls. tenant: only that one, and no hardware.
 
-    Raises CommandFailed for a tenant that there is not.
+    hand_off: before that a model is loaded for which somebody has to give way. Raises CommandFailed for a tenant that
+    there is not.
     """
     tenants = [each for each in shapes.tenants(objects) if tenant in ("", each["id"])]
     if tenant and not tenants:
@@ -42,10 +43,39 @@ def plan(objects: Mapping[str, shapes.Interfaces], tenant: str = "") -> list[Ste
         raise CommandFailed(f"No tenant is called {tenant!r}. There are: {known}.", WRONG_USE)
     engines = {i[_ENGINE]["Id"]: shapes.properties(i[_ENGINE]) for i in objects.values() if _ENGINE in i}
     steps = [step for each in tenants for step in _of_tenant(each, engines.get(each["id"]))]
+    if hand_off:
+        steps.insert(0, _hand_off(tenants, engines))
     if not tenant:
         steps += [_of_profile(each) for each in shapes.profiles(objects)]
         steps += [_of_fans(each) for each in shapes.fans(objects)]
     return steps
+
+
+def loaded_models(objects: Mapping[str, shapes.Interfaces]) -> list[tuple[str, str]]:
+    """Engine and name of every model that holds memory now and can be loaded by name."""
+    engines = [shapes.properties(i[_ENGINE]) for i in objects.values() if _ENGINE in i]
+    return [(engine["id"], model["name"]) for engine in engines for model in _loaded(engine)]
+
+
+def _hand_off(tenants: list[Shape], engines: Mapping[str, Shape]) -> Step:
+    """The smallest model for which there is room only after a release, of an engine that is idle and can unload it."""
+    idle = [engines[each["id"]] for each in tenants if each["id"] in engines and each["activity"] == "idle"]
+    able = [engine for engine in idle if {"load", "unload"} <= set(engine["capabilities"])]
+    found = [
+        (model["needs"], engine["id"], model["name"])
+        for engine in able
+        for model in engine["models"]
+        if model["fit"] == "after-release" and model["state"] != "loaded" and model["needs"]
+    ]
+    if not found:
+        why = "no model of an idle engine needs more memory than is free and would fit after a release"
+        return Step("hand-off", "", "load a model for which another application gives way", skipped=why)
+    needs, engine_id, name = min(found)
+    what = (
+        f"have it load {name}, for which an idle application has to give up its memory, and measure that; "
+        "then unload it, and load again what was there"
+    )
+    return Step("hand-off", engine_id, what, needs, model=name)
 
 
 def _why_not(tenant: Shape) -> str:

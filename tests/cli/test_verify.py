@@ -11,7 +11,9 @@ import pytest
 from gpusupervisor.bus.service import BusService
 from gpusupervisor.cli.screens.verify import screen
 from gpusupervisor.errors import Busy
-from gpusupervisor.jobs import Job, Jobs
+from gpusupervisor.jobs import Job, Jobs, Work
+from gpusupervisor.models.fit import Fit
+from gpusupervisor.models.model import Model
 from gpusupervisor.state import State
 from tests.bus.builders import CARD, FakeClock, make_controls, make_state
 from tests.bus.conftest import PrivateBus
@@ -107,6 +109,64 @@ async def test_a_release_that_is_refused_has_failed_and_nothing_is_loaded_for_it
     assert steps(told)[:2] == [("release", "comfyui", "failed"), ("load", "comfyui", "skipped")]
     assert told["steps"][0]["detail"] == "comfyui has begun to work"
     assert (told["outcome"], done.status) == ("failed", 1)
+
+
+def two_engines(held: int, *, loaded: bool) -> State:
+    """ComfyUI is idle and could load "big" once Ollama has given way, which holds so much and has loaded llama3:8b."""
+    state = with_models(make_state({"ollama": held, "comfyui": 0}))
+    status = state.engines["ollama"]
+    able = ("list", "load", "unload")
+    giver = replace(MODELS[0], spilled=False, state="loaded" if loaded else "not-loaded")
+    engines = {
+        "ollama": replace(status, models=(giver,), fits=status.fits[:1], capabilities=able),
+        "comfyui": replace(
+            status, id="comfyui", models=(Model("huge", needs=20 * GIB), Model("big", needs=16 * GIB)),
+            fits=(Fit("after-release", ""), Fit("after-release", "")), capabilities=able,
+        ),
+    }  # fmt: skip
+    return replace(state, engines=engines)
+
+
+async def test_what_gave_way_in_a_hand_off_is_loaded_again(
+    shown: BusService, ctl: Run, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown.publish(two_engines(12 * GIB, loaded=True))
+    load = controller.load_work
+
+    def load_work(engine: str, model: str, needs: int) -> Work:
+        shown.publish(two_engines(GIB if engine == "comfyui" else 12 * GIB, loaded=engine == "ollama"))
+        return load(engine, model, needs)
+
+    monkeypatch.setattr(controller, "load_work", load_work)
+    told = json.loads((await ctl("verify", "--yes", "--hand-off", "--json")).output)
+    first = told["steps"][0]
+    assert (first["step"], first["target"], first["model"], first["expected"]) == (
+        "hand-off", "comfyui", "big", 16 * GIB,
+    ), "the smallest that will do"  # fmt: skip
+    assert (first["verdict"], first["detail"]) == ("ok", "big: ollama gave up 11.0 GiB")
+    assert [call[:3] for call in controller.calls][:3] == [
+        ("load_work", "comfyui", "big"), ("unload_model", "comfyui", "big"), ("load_work", "ollama", "llama3:8b"),
+    ]  # fmt: skip
+
+
+async def test_a_hand_off_in_which_nobody_gives_way_has_failed_and_is_undone(
+    shown: BusService, ctl: Run, controller: FakeController
+) -> None:
+    shown.publish(two_engines(12 * GIB, loaded=True))
+    done = await ctl("verify", "--yes", "--hand-off", "--json", "--tenant", "comfyui")
+    first = json.loads(done.output)["steps"][0]
+    assert (first["verdict"], first["detail"]) == ("failed", "big: nobody gave way")
+    assert [call[0] for call in controller.calls] == ["load_work", "unload_model"]
+    assert done.status == 1
+
+
+async def test_a_hand_off_is_tried_only_where_it_is_wanted_and_can_be(
+    shown: BusService, ctl: Run, controller: FakeController
+) -> None:
+    for arguments, expected in (((), []), (("--hand-off",), [("hand-off", "", "skipped")])):
+        told = json.loads((await ctl("verify", "--dry-run", "--json", *arguments)).output)
+        assert [step for step in steps(told) if step[0] == "hand-off"] == expected
+    assert controller.calls == []
 
 
 async def test_only_one_tenant_is_tried_where_one_is_named(

@@ -18,6 +18,10 @@ OLLAMA = (
     'min-residency = "0"\ncooldown = "0"\nrelease-budget = 1000\n'
     '[endpoint]\nurl = "{url}"\n[[activity.probes]]\nkind = "ollama"\n'
 )
+COMFYUI = (
+    'min-residency = "0"\ncooldown = "0"\n[match]\ncommand-lines = ["*engines.comfyui*"]\n'
+    '[endpoint]\nurl = "{url}"\nport-flags = []\n[[activity.probes]]\nkind = "comfyui"\n'
+)
 PROFILE = json.dumps({"power-limit": "300W"})
 
 
@@ -54,9 +58,50 @@ async def test_everything_that_is_tried_is_measured_and_put_back(lonely_station:
         assert told["steps"][1]["duration"] >= 200_000
         tenant = await observer.sees_tenant("ollama", "its model again", Holding=lambda held: held == 3 * GIB)
         assert tenant["Holding"] == 3 * GIB
-        assert (await observer.properties(names.HEALTH_PATH, "Health"))["Summary"] == "healthy"
+        only = "persistence mode of NVIDIA GeForce RTX 4090 is off, and a profile sets power-limit"
+        await observer.sees(names.HEALTH_PATH, "Health", "nothing else wrong", Summary=lambda summary: summary == only)
         after = await observer.sees(gpu, "Profile", "no trial", Trial=lambda trial: not trial)
         assert (after["Profile"], after["Accepted"]) == (before["Profile"], before["Accepted"])
         assert await asyncio.to_thread(lambda: station.card.settings(CARD).power_limit) == 300_000
+    finally:
+        await hang_up(observer)
+
+
+async def test_a_hand_off_is_tried_with_a_real_model_and_measured_and_undone(lonely_station: Station) -> None:
+    station = lonely_station
+    home = station.folder / "ollama"
+    program = await asyncio.to_thread(disguised_python, home / "bin" / "ollama")
+    ollama = await asyncio.to_thread(
+        station.engine, "ollama", "--port", "0", "--model=large:latest=18G", "--model=larger:latest=20G",
+        "--model=small:latest=2G", "--home", home, "--load-time", "200ms", executable=program,
+    )  # fmt: skip
+    comfyui = await asyncio.to_thread(station.engine, "comfyui", "--port", "0", "--return-delay", "100ms")
+    described = {"ollama": OLLAMA.format(url=ollama.url), "comfyui": COMFYUI.format(url=comfyui.url)}
+    await asyncio.to_thread(station.describe, described)
+    await asyncio.to_thread(lambda: station.daemon().wait_ready())
+    observer = await observer_of(station.bus.address)
+    command = (sys.executable, "-m", "gpusupervisor.cli.main", "verify", "--hand-off", "--json")
+    try:
+        prompt = {"1": {"class_type": "SimulatedSampler", "inputs": {"seconds": 0.2, "vram": "12G"}}}
+        await asyncio.to_thread(comfyui.post, "/prompt", {"prompt": prompt})
+        await observer.sees_tenant(
+            "comfyui", "idle with its model", Activity=lambda a: a == "idle", Reclaimable=lambda r: r >= 11 * GIB
+        )
+        await observer.sees_tenant("ollama", "idle", Activity=lambda a: a == "idle")
+        preview = json.loads((await station.bus.run(*command, "--dry-run")).output)["steps"][0]
+        assert (preview["step"], preview["target"], preview["model"]) == ("hand-off", "ollama", "large:latest")
+        assert preview["verdict"] == "planned"
+        done = await station.bus.run(*command, "--yes")
+        told = json.loads(done.output)
+        first = told["steps"][0]
+        assert (first["step"], first["verdict"]) == ("hand-off", "ok"), told
+        assert first["measured"] == 18 * GIB
+        assert "comfyui gave up 12.0 GiB" in first["detail"]
+        released = next(each for each in told["steps"][1:] if each["target"] == "comfyui")
+        assert (released["verdict"], released["detail"]) == ("skipped", "it gave up its memory in the hand-off")
+        assert (done.status, told["outcome"]) == (0, "passed")
+        await observer.sees_tenant("ollama", "as it was", Holding=lambda held: held == 0)
+        last = json.loads((await station.bus.run(*command, "--dry-run")).output)["steps"][0]
+        assert last["verdict"] == "skipped", "nobody is left to give way"
     finally:
         await hang_up(observer)

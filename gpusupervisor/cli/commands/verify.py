@@ -15,7 +15,7 @@ async def verify(session: Session) -> int:
     from gpusupervisor.cli.verification_plan import plan
 
     options = session.options
-    steps = plan(await session.client.objects(), options.tenant)
+    steps = plan(await session.client.objects(), options.tenant, hand_off=options.hand_off)
     if options.dry_run:
         _show(session, {"outcome": None, "steps": planned(steps)})
         return DONE
@@ -64,6 +64,7 @@ COMMANDS = (
         (
             argument("--yes", "-y", help="do not ask", action="store_true"),
             argument("--dry-run", "-n", help="only show what would be tested", action="store_true"),
+            argument("--hand-off", help="also load a model for which another one gives way", action="store_true"),
             argument("--tenant", metavar="NAME", help="test only this one", completes="tenant", default=""),
         ),
     ),

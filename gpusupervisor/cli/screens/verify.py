@@ -25,7 +25,7 @@ def screen(verification: Shape) -> list[RenderableType]:
 
 
 def _row(step: Shape) -> tuple[str | Text, ...]:
-    bytes_matter = step["step"] in ("release", "load")
+    bytes_matter = step["step"] in ("release", "load", "hand-off")
     return (
         step["step"],
         text(brief(step["target"]), STRONG),
