@@ -200,6 +200,7 @@ class Observatory:
                 tenant, definition.engine, definition.title, presence.endpoint, reachable,
                 self._tracker.version(tenant) or reading.version, detail,
                 settings=reading.settings, unit=reading.unit, hidden=reading.hidden, needs_reload=reading.needs_reload,
+                settings_checked_against=_checked_against(definition.engine),
                 settings_problem=_settings_problem(reading, presence.endpoint, self.sight()) if reachable else "",
                 peer=presence.peer,
             )  # fmt: skip
@@ -306,6 +307,10 @@ def _system_services(identities: Iterable[ProcessIdentity]) -> frozenset[str]:
         for each in identities
         if each.unit.endswith(".service") and not each.user_unit and not each.unit.startswith("user@")
     )
+
+
+def _checked_against(engine: str) -> str:
+    return TABLES[engine].checked_against if engine in TABLES else ""
 
 
 def _settings_problem(reading: Reading, endpoint: str, sight: Sight) -> str:

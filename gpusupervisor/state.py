@@ -60,6 +60,8 @@ class EngineStatus:
     """What may say more of its settings and could not be read."""
     needs_reload: bool = False
     """Its unit's files have changed since systemd read them."""
+    settings_checked_against: str = ""
+    """The version of the engine that the meanings of its settings were checked against; empty when not recorded."""
     settings_problem: str = ""
     """What is not known of its settings, and why; empty when nothing is unknown, or it is not reachable."""
     models: tuple[Model, ...] = ()

@@ -185,6 +185,7 @@ async def test_an_idle_server_that_no_probe_asks_is_reachable_when_it_answers_wh
         while not (engine := observatory.engines(await observatory.look(needed=True))["speaches"]).reachable:
             await asyncio.sleep(0.01)
     assert (engine.endpoint, engine.detail) == (peer.url, "")
+    assert engine.settings_checked_against == "v0.9"
     await observatory.close()
 
 

@@ -104,6 +104,7 @@ ENGINE = Interface(
         Property("Detail", "s"),
         Property("Unit", "s"),
         Property("Settings", "aa{sv}", "invalidates"),
+        Property("SettingsCheckedAgainst", "s"),
         Property("SettingsProblem", "s"),
         Property("Models", "aa{sv}", "invalidates"),
         Property("ModelsProblem", "s"),

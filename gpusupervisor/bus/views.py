@@ -191,6 +191,7 @@ def engine_view(state: State, engine: str) -> Values:
         "Detail": status.detail,
         "Unit": status.unit,
         "Settings": [_setting(setting) for setting in status.settings],
+        "SettingsCheckedAgainst": status.settings_checked_against,
         "SettingsProblem": status.settings_problem,
         **models_view(status),
     }

@@ -94,6 +94,8 @@ class Table:
 
     engine: str
     settings: tuple[Known, ...]
+    checked_against: str = ""
+    """The version of the engine whose sources they were compared with, or "of" a month; empty when not recorded."""
     grammar: Grammar = ARGPARSE
     arguments_variable: str = ""
     """An environment variable with more arguments (A1111's COMMANDLINE_ARGS)."""

@@ -18,6 +18,7 @@ HIGH = Setting("--highvram", "", "command line", "models stay\x1b[2J in VRAM")
 async def published(service: BusService) -> BusService:
     state = make_state()
     ollama = replace(state.engines["ollama"], settings=(KEEP, HIGH), unit="ollama.service")
+    ollama = replace(ollama, settings_checked_against="0.33.1")
     comfyui = replace(state.engines["comfyui"], settings_problem="which process it is is not known")
     service.publish(replace(state, engines={"ollama": ollama, "comfyui": comfyui}))
     return service
@@ -33,12 +34,14 @@ async def test_an_engine_is_shown_with_what_its_settings_mean(ctl: Run, publishe
         "after a restart: -1",
         "an idle model stays loaded for 5min",
         "--highvram  command line",
+        "settings checked against ollama 0.33.1",
     ):
         assert part in shown.output
     assert "\x1b" not in shown.output
     unknown = (await ctl("engine", "comfyui")).output
     assert "No settings are known." in unknown
     assert "which process it is is not known" in unknown
+    assert "Which version of comfyui its settings were checked against is not recorded." in unknown
 
 
 async def test_all_engines_are_a_line_each(ctl: Run, published: BusService) -> None:
@@ -50,6 +53,7 @@ async def test_all_engines_are_a_line_each(ctl: Run, published: BusService) -> N
 async def test_both_are_there_as_json(ctl: Run, published: BusService) -> None:
     one = json.loads((await ctl("engine", "ollama", "--json")).output)
     assert one["settings"][0]["pending"] == "-1"
+    assert one["settings_checked_against"] == "0.33.1"
     every = json.loads((await ctl("engines", "--json")).output)
     assert [each["id"] for each in every] == ["comfyui", "ollama"]
 

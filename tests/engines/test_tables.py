@@ -23,6 +23,14 @@ def test_the_variables_that_may_be_read_are_those_of_the_tables() -> None:
     assert frozenset().union(*(table.variables() for table in TABLES.values())) == VARIABLES
 
 
+def test_a_table_says_what_it_was_checked_against_where_that_is_recorded() -> None:
+    assert {engine for engine, table in TABLES.items() if not table.checked_against} == {"ollama", "lm-studio"}
+
+
+def test_an_unambiguous_beginning_of_sglangs_flags_is_enough() -> None:
+    assert settings("sglang", process("python -m sglang.launch_server --tp 2"))["--tp-size"].value == "2"
+
+
 @pytest.mark.parametrize("engine", sorted(TABLES))
 def test_a_table_names_each_setting_flag_and_path_once(engine: str) -> None:
     table = TABLES[engine]

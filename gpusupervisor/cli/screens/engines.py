@@ -47,7 +47,15 @@ def details(engine: Shape) -> list[RenderableType]:
             screen.append(_indented(text(setting["meaning"])))
     if not engine["settings"]:
         screen += ["", text("No settings are known.", QUIET)]
+    screen += ["", text(_checked(engine), QUIET)]
     return [*screen, "", text(engine["settings_problem"], DOUBTFUL)] if engine["settings_problem"] else screen
+
+
+def _checked(engine: Shape) -> str:
+    version = engine["settings_checked_against"]
+    if not version:
+        return f"Which version of {engine['engine']} its settings were checked against is not recorded."
+    return f"settings checked against {engine['engine']} {version}"
 
 
 def _indented(sentence: Text) -> Grid:

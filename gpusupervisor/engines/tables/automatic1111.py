@@ -33,6 +33,7 @@ _TOLD = (
 
 TABLE = Table(
     engine="automatic1111",
+    checked_against="of 2025-06",
     grammar=ARGPARSE,
     arguments_variable="COMMANDLINE_ARGS",
     settings=(

@@ -73,6 +73,7 @@ def _flag(name: str, meaning: str, *, unset_by: tuple[str, ...] = ()) -> Known:
 
 TABLE = Table(
     engine="comfyui",
+    checked_against="of 2026-09",
     settings=(
         _flag("--gpu-only", "everything stays in VRAM, text encoders too, and little comes back when it is asked for"),
         _flag(

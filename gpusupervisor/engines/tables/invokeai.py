@@ -46,6 +46,7 @@ _NAMES = (
 
 TABLE = Table(
     engine="invokeai",
+    checked_against="6.14.2",
     grammar=ARGPARSE,
     settings=(
         Known("--config", "settings that no variable gives come from this file", flags=("--config",)),

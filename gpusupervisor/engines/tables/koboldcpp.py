@@ -43,6 +43,7 @@ _QUANTIZED = {"0": "as f16", "1": "as q8, half of f16", "2": "as q4, a quarter o
 
 TABLE = Table(
     engine="koboldcpp",
+    checked_against="1.102",
     grammar=ARGPARSE,
     flags_are_keys=True,
     file_beats_flags=True,

@@ -21,6 +21,7 @@ def _most(facts: Facts) -> str:
 
 TABLE = Table(
     engine="lemonade",
+    checked_against="of 2026-08",
     grammar=EXACT,
     settings=(
         Known("--host", "it listens here", flags=("--host",)),

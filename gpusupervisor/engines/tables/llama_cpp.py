@@ -88,6 +88,7 @@ _LOCKED = "the model is locked in system memory: it loads fast again, and that m
 
 TABLE = Table(
     engine="llama.cpp",
+    checked_against="b11434",
     grammar=LLAMA_CPP,
     flags_are_keys=True,
     settings=(

@@ -17,6 +17,7 @@ def _idle(facts: Facts) -> str:
 
 TABLE = Table(
     engine="llama-swap",
+    checked_against="v250",
     grammar=GO_FLAG,
     settings=(
         Known("--config", f"this file says {_FILES}", flags=("--config",)),

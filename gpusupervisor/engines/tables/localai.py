@@ -59,6 +59,7 @@ def _value(flag: str, meaning: object, *variables: str) -> Known:
 
 TABLE = Table(
     engine="localai",
+    checked_against="v4.9.0",
     grammar=EXACT,
     settings=(
         _switch(

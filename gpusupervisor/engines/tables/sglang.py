@@ -33,6 +33,7 @@ def _saver(facts: Facts) -> str:
 
 TABLE = Table(
     engine="sglang",
+    checked_against="0.5.23",
     grammar=ARGPARSE,
     settings=(
         Known("--config", "settings that its command line does not give come from this file", flags=("--config",)),
@@ -55,7 +56,7 @@ TABLE = Table(
         Known(
             "--tp-size",
             "the model is split over this many GPUs, and held on each",
-            flags=("--tp", "--tp-size", "--tensor-parallel-size"),
+            flags=("--tp-size", "--tensor-parallel-size"),  # --tp is its beginning
         ),
         Known("--base-gpu-id", "the first GPU that it uses", flags=("--base-gpu-id",)),
         Known(

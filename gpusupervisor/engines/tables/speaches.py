@@ -23,6 +23,7 @@ def _ttl(name: str, kind: str, *earlier: str) -> Known:
 
 TABLE = Table(
     engine="speaches",
+    checked_against="v0.9",
     grammar=EXACT,
     settings=(
         _ttl("STT_MODEL_TTL", "speech-to-text", "WHISPER__TTL"),  # the earlier name: up to v0.8

@@ -24,6 +24,7 @@ def _setting(flag: str, section: str, meaning: object, takes: Takes = "one") -> 
 
 TABLE = Table(
     engine="tabbyapi",
+    checked_against="of 2026-08",
     grammar=ARGPARSE,
     settings=(
         Known(

@@ -48,6 +48,7 @@ def _value(flag: str, meaning: object, *others: str) -> Known:
 
 TABLE = Table(
     engine="text-generation-webui",
+    checked_against="v4.7.3",
     grammar=ARGPARSE,
     settings=(
         Known(

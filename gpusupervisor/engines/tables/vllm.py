@@ -54,6 +54,7 @@ def _allocator(facts: Facts) -> str:
 
 TABLE = Table(
     engine="vllm",
+    checked_against="0.33.0",
     grammar=FLEXIBLE_ARGPARSE,
     settings=(
         Known("--config", "settings that its command line does not give come from this file", flags=("--config",)),

@@ -5,6 +5,7 @@ from gpusupervisor.engines.tables.common import GGML
 
 TABLE = Table(
     engine="whisper.cpp",
+    checked_against="v1.9.3",
     grammar=Grammar(equals=False),
     settings=(
         Known("--model", "this model is held in VRAM until its unit is stopped", flags=("-m", "--model")),
