@@ -109,8 +109,12 @@ class Observatory:
         self._discovery.scan.use(signs_of(self.catalog.definitions.values()))
         self._broken = frozenset(Path(problem.file).stem for problem in catalog.problems)
         endpoints = [each.endpoint for each in self.catalog.definitions.values() if each.endpoint]
-        named = (name for each in endpoints for name in (each.host_variable, each.port_variable) if name)
-        self._address_variables = frozenset(named)
+        named = {
+            name
+            for each in endpoints
+            for name in (each.host_variable, each.port_variable, each.tls_variable, each.prefix_variable)
+        }
+        self._address_variables = frozenset(named - {""})
 
     def variables(self) -> frozenset[str]:
         """Environment variables that may be read: by which processes say where they listen, what users' units are, and

@@ -382,6 +382,7 @@ class Supervisor:
             sight=self._observatory.sight(),
             settings=self._configuration.settings,
             problems=self._configuration.problems,
+            hints=self._configuration.catalog.hints,
             refused=self._refused,
             declaration_problems=self._observatory.declaration_problems(),
             users_declaration_problems=self._observatory.users_declaration_problems(),

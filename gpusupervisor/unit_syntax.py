@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}|\$\$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+NO_EXPANSION = "no-env-expand"
+"""What ExecStartEx says of a command that follows ":"."""
 _SPACE = " \t"
 _KEPT_ESCAPES = '"\\`$'
 """What a backslash takes its meaning from between double quotes; before anything else it stands for itself."""
@@ -99,6 +101,11 @@ def expanded(command: Sequence[str], environment: Mapping[str, str]) -> tuple[st
     not set). Elsewhere ${NAME} is the value as it stands, "$$" is "$", and "$NAME" stays.
     """
     return tuple(word for argument in command for word in _expanded(argument, environment))
+
+
+def as_it_stands(command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command that `expanded` makes this one of: what follows ExecStart=: has no variables."""
+    return tuple(argument.replace("$", "$$") for argument in command)
 
 
 def _expanded(argument: str, environment: Mapping[str, str]) -> Iterator[str]:

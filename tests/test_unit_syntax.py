@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusupervisor.unit_syntax import assigned_by_unit_file, environment_file, expanded, words
+from gpusupervisor.unit_syntax import as_it_stands, assigned_by_unit_file, environment_file, expanded, words
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,8 @@ def test_a_unit_files_assignments(text: str, names: set[str]) -> None:
 def test_variables_in_a_command_are_filled_in_as_systemd_does(argument: str, passed: tuple[str, ...]) -> None:
     environment = {"ARGS": "--port 8081", "PORT": "1", "QUOTED": "'a b' \\\\n"}
     assert expanded([argument], environment) == passed
+
+
+@pytest.mark.parametrize("argument", ["$ARGS", "${ARGS}", "$$HOME", "a$PORT", "$", "--port"])
+def test_a_command_without_expansion_stays_as_it_stands(argument: str) -> None:
+    assert expanded(as_it_stands([argument]), {"ARGS": "--port 8081", "PORT": "1"}) == (argument,)

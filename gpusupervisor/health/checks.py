@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpusupervisor.health.attribution import check_attribution, check_processes
-from gpusupervisor.health.configuration import check_configuration, check_declarations
+from gpusupervisor.health.configuration import check_configuration, check_declarations, check_hints
 from gpusupervisor.health.driver import check_driver, check_gpus
 from gpusupervisor.health.engine_apis import check_apis
 from gpusupervisor.health.engine_checks import check_engines
@@ -47,6 +47,7 @@ CHECKS = (
     SelfCheckItem("attribution", lambda facts: check_attribution(facts.sample)),
     SelfCheckItem("processes", lambda facts: (check_processes(facts),)),
     SelfCheckItem("configuration", lambda facts: check_configuration(facts.problems, facts.refused)),
+    SelfCheckItem("configuration-hints", lambda facts: check_hints(facts.hints)),
     SelfCheckItem(
         "declarations",
         lambda facts: check_declarations(facts.declaration_problems, facts.users_declaration_problems),

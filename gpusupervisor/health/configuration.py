@@ -1,6 +1,7 @@
 """Checks of what people have written: configuration files, and what units declare of themselves."""
 
 from gpusupervisor.state import Check
+from gpusupervisor.tenants.hints import Hint
 
 LISTED = 50
 """Problems that have a check of their own."""
@@ -25,6 +26,26 @@ def check_configuration(problems: tuple[str, ...], refused: tuple[str, ...]) -> 
     return tuple(
         Check("configuration" if number == 1 else f"configuration-{number}", "degraded", start + text, impact, remedy)
         for number, text in enumerate(_first(found, LISTED), start=1)
+    )
+
+
+def check_hints(hints: tuple[Hint, ...]) -> tuple[Check, ...]:
+    """Tenant files mean what they say: a check for everything that is allowed and hardly meant, the first few of many.
+
+    A file that takes a shipped tenant's processes over may do so on purpose: that leaves the state of the whole as it
+    is.
+    """
+    if not hints:
+        return (Check("configuration-hints", "ok", "every tenant file means what it says"),)
+    return tuple(
+        Check(
+            f"configuration-hint-{number}",
+            "skipped" if hint.meant else "degraded",
+            str(hint),
+            "its processes may count as another tenant's, or as nobody's",
+            "correct the file, or leave it if it is meant so, then systemctl reload gpusupervisor",
+        )
+        for number, hint in enumerate(hints[:LISTED], start=1)
     )
 
 

@@ -18,6 +18,7 @@ from gpusupervisor.telemetry.status import StoreStatus
 from gpusupervisor.tenants.activity.verdict import Activity
 from gpusupervisor.tenants.census import Census
 from gpusupervisor.tenants.definition import TenantDefinition
+from gpusupervisor.tenants.hints import Hint
 
 _NOTHING_STORED = StoreStatus("off", "nothing is stored")
 Key = tuple[str, ...]
@@ -40,6 +41,8 @@ class Facts:
     settings: Settings
     problems: tuple[str, ...] = ()
     """Of the configuration in force."""
+    hints: tuple[Hint, ...] = ()
+    """What in the tenant files in force is allowed and hardly meant."""
     refused: tuple[str, ...] = ()
     """Of a reload that was not taken over."""
     declaration_problems: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from gpusupervisor.models.catalogue import EngineFacts, EngineModels, ModelCatal
 from gpusupervisor.models.fit import Least, Manners, nothing_watched
 from gpusupervisor.models.fit_book import CardFit, FitBook
 from gpusupervisor.models.growth import GrowthWatch
+from gpusupervisor.models.holders import not_held
 from gpusupervisor.models.load import Load, LoadResult, require_ready, room_for
 from gpusupervisor.models.model import Model
 from gpusupervisor.models.needs import Evidence, Needs
@@ -40,6 +41,7 @@ from gpusupervisor.models.spill import to_reload
 from gpusupervisor.models.unload import UnloadResult, unload
 from gpusupervisor.state import EngineStatus
 from gpusupervisor.tenants.activity.verdict import LIVELY
+from gpusupervisor.tenants.census import Census
 
 LISTED = 10
 """Models or engines named in an error."""
@@ -118,7 +120,7 @@ class ModelKeeper:
             if spec
         }
         self._learn_from_growth(known, situation)
-        return {engine: self._dressed(status, known[engine]) for engine, status in engines.items()}
+        return {engine: self._dressed(status, known[engine], seen.census) for engine, status in engines.items()}
 
     @property
     def cards(self) -> Mapping[str, CardFit]:
@@ -269,12 +271,13 @@ class ModelKeeper:
         api = self._catalogue.api(engine)
         return Manners(api.replaces, api.evicts)
 
-    def _dressed(self, status: EngineStatus, known: EngineModels) -> EngineStatus:
+    def _dressed(self, status: EngineStatus, known: EngineModels, census: Census) -> EngineStatus:
+        ghosts = not_held(known.models, status.id, census) if is_local(status.endpoint) else ""
         return replace(
             status,
             models=known.models,
             fits=self._fits.fits(status.id),
-            models_problem=known.problem,
+            models_problem="; ".join(part for part in (known.problem, ghosts) if part),
             capabilities=known.capabilities,
             limits=known.limits,
         )

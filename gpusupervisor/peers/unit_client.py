@@ -18,6 +18,7 @@ from gpusupervisor.bus.connection import DRIVER_NAME, answer_of, driver_call
 from gpusupervisor.engines.configured import Unit
 from gpusupervisor.tenants.declared import PREFIX, Variables
 from gpusupervisor.unit_environment import environment_of
+from gpusupervisor.unit_syntax import NO_EXPANSION, as_it_stands
 
 NAME = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"
@@ -50,6 +51,7 @@ _SIGNATURES: Mapping[tuple[str, str], str] = {
     (SERVICE, "MainPID"): "u",
     (SERVICE, "ControlGroup"): "s",
     (SERVICE, "ExecStart"): "a(sasbttttuii)",
+    (SERVICE, "ExecStartEx"): "a(sasasttttuii)",
     (SERVICE, "Environment"): "as",
     (SERVICE, "EnvironmentFiles"): "a(sb)",
     (SERVICE, "PassEnvironment"): "as",
@@ -249,7 +251,7 @@ class UnitClient:
             active=told["ActiveState"] in ("active", "reloading", "activating"),
             main_pid=told["MainPID"] or 0,
             members=self._members(told["ControlGroup"] or ""),
-            commands=tuple(tuple(command[1]) for command in told["ExecStart"] or ()),
+            commands=tuple(map(_command, told["ExecStartEx"] or told["ExecStart"] or ())),
             environment=environment,
             passed=frozenset(told["PassEnvironment"] or ()),
             unreadable=unreadable,
@@ -295,3 +297,9 @@ def _declared_by(assignments: Sequence[str]) -> Variables:
 
 def _changes_at(path: str) -> str:
     return f"type='signal',sender='{NAME}',path='{path}',interface='{PROPERTIES}',member='PropertiesChanged'"
+
+
+def _command(told: Sequence[Any]) -> tuple[str, ...]:
+    """A command as `expanded` takes it. told: of ExecStartEx, or of ExecStart where systemd has only that."""
+    _program, arguments, flags = told[:3]
+    return as_it_stands(arguments) if isinstance(flags, list) and NO_EXPANSION in flags else tuple(arguments)

@@ -13,7 +13,7 @@ from gpusupervisor.tenants.schema import VARIABLE
 from gpusupervisor.tenants.signs import EngineSigns, signs_of
 
 AT_MOST = 64
-KEYS = ("host-variable", "port-variable")
+KEYS = ("host-variable", "port-variable", "tls-variable", "prefix-variable")
 """Of `[endpoint]`: what names a variable."""
 
 

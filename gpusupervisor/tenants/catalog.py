@@ -22,6 +22,7 @@ from gpusupervisor.configuration.toml_text import toml_text
 from gpusupervisor.errors import NoSuchTenant
 from gpusupervisor.foreign_text import harmless, unknown_name
 from gpusupervisor.tenants.definition import Endpoint, TenantDefinition
+from gpusupervisor.tenants.hints import Hint, hint_about_stray, hints_of
 from gpusupervisor.tenants.instances import base_and_label
 from gpusupervisor.tenants.listening import Address, with_address
 from gpusupervisor.tenants.schema import ID, ID_HELP, check_definition, normalize
@@ -29,6 +30,8 @@ from gpusupervisor.tenants.schema import ID, ID_HELP, check_definition, normaliz
 SHIPPED = Path(__file__).parent / "definitions"
 DEFAULT_LAYERS = (SHIPPED, Path("/etc/gpusupervisor/tenants.d"), Path("/run/gpusupervisor/tenants.d"))
 """The later folder wins."""
+
+_SHIPPED_IDS = frozenset(path.stem for path in SHIPPED.glob("*.toml"))
 
 MOST_FILES = 1000
 """Tenants that are read of one folder: every client reads them all, and every look goes through them."""
@@ -49,6 +52,8 @@ class Catalog:
     """By file stem: the effective values with their sources."""
     layers: Sequence[Path] = ()
     """The folders that were read."""
+    hints: tuple[Hint, ...] = ()
+    """What is allowed and hardly meant."""
 
     def resolve(self, tenant_id: str) -> TenantDefinition:
         """The definition of a tenant, an instance of a per-instance definition too; raises NoSuchTenant."""
@@ -86,6 +91,19 @@ class Catalog:
         base = self.definitions.get(base_id) if label else None
         return _stack(stem, start, base, [Contribution(name, table)]).problems
 
+    def hints_about(self, name: str, text: str) -> tuple[Hint, ...]:
+        """What is allowed and hardly meant in a file of this name, laid over what is loaded; none of a broken one."""
+        stem, _, _ = name.rpartition(".")
+        if not text or "@" in stem:
+            return ()
+        try:
+            table = normalize(parse_document(name, text))
+        except DocumentError:
+            return hints_of({}, {stem: name}, _SHIPPED_IDS)
+        found = _stack(stem, self.trees.get(stem, {}), None, [Contribution(name, table)])
+        definitions = {**self.definitions, **({stem: found.value} if found.value is not None else {})}
+        return hints_of(definitions, {stem: name}, _SHIPPED_IDS)
+
 
 def load_catalog(
     layers: Sequence[Path] = DEFAULT_LAYERS,
@@ -99,11 +117,14 @@ def load_catalog(
     """
     problems: list[Problem] = []
     contributions: dict[str, list[Contribution]] = {}
+    own: dict[str, str] = {}
     for layer in layers:
         for stem, paths in sorted(_files_of(layer, problems).items()):
             if only is not None and stem not in only:
                 continue
             contribution = _read(stem, paths, problems, read)
+            if layer != SHIPPED and "@" not in stem:
+                own[stem] = harmless(str(min(paths)), 256)
             if contribution is not None:
                 contributions.setdefault(stem, []).append(contribution)
     definitions: dict[str, TenantDefinition] = {}
@@ -117,7 +138,18 @@ def load_catalog(
         if stacked.value is not None:
             (instances if label else definitions)[stem] = _with_chosen_url(stacked.value, stacked.tree)
             trees[stem] = stacked.tree
-    return Catalog(definitions, instances, tuple(problems), trees, tuple(layers))
+    strays = [each for layer in layers if only is None for each in _strays(layer)]
+    hints = (*strays, *hints_of(definitions, own, _SHIPPED_IDS))
+    return Catalog(definitions, instances, tuple(problems), trees, tuple(layers), hints)
+
+
+def _strays(layer: Path) -> list[Hint]:
+    """The files of a folder that are not read, though somebody seems to have meant that."""
+    try:
+        others = sorted(path for path in layer.iterdir() if path.suffix not in SUFFIXES and path.is_file())
+    except OSError:
+        return []  # said where the files are read
+    return [hint for path in others[:MOST_FILES] if (hint := hint_about_stray(path)) is not None]
 
 
 def _files_of(layer: Path, problems: list[Problem]) -> dict[str, list[Path]]:

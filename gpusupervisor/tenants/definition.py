@@ -72,6 +72,10 @@ class Endpoint:
     """Environment variable of its processes that names the address it listens on, e.g. "OLLAMA_HOST"; flags win."""
     port_variable: str = ""
     """Environment variable that names the port alone, e.g. "LLAMA_ARG_PORT"."""
+    tls_variable: str = ""
+    """Environment variable that, when it is not empty, makes it speak TLS, e.g. "LLAMA_ARG_SSL_KEY_FILE"."""
+    prefix_variable: str = ""
+    """Environment variable that names what all paths of its API begin with, e.g. "LLAMA_ARG_API_PREFIX"."""
     own_port: bool = False
     """Nobody else is to be expected at the shipped port, so that it is asked there even while it holds no VRAM."""
     headers: tuple[Header, ...] = ()

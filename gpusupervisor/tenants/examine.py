@@ -41,7 +41,11 @@ def problems(name: str, text: str, layers: Sequence[Path]) -> list[str]:
 
     stem, _, _ = name.rpartition(".")
     catalog = load_catalog(layers or DEFAULT_LAYERS, only={stem, base_and_label(stem)[0]})
-    return [str(problem) for problem in catalog.check_text(name, text)]
+    found = catalog.check_text(name, text)
+    if not found:
+        catalog = load_catalog(layers or DEFAULT_LAYERS)
+    hints = (hint for hint in catalog.hints_about(name, text) if not hint.meant)
+    return [*map(str, found), *map(str, hints)]
 
 
 if __name__ == "__main__":

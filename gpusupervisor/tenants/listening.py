@@ -105,10 +105,12 @@ def address_in_environment(endpoint: Endpoint, environment: Sequence[tuple[str, 
     """What the endpoint's variables say."""
     variables: Mapping[str, str] = dict(environment)
     host, port = variables.get(endpoint.host_variable, ""), as_port(variables.get(endpoint.port_variable, ""))
+    tls, prefix = bool(variables.get(endpoint.tls_variable, "")), variables.get(endpoint.prefix_variable, "")
+    prefix = prefix.rstrip("/") if _PREFIX.fullmatch(prefix) else ""
     if not host.strip(" \"'"):
-        return Address("", port)
+        return Address("", port, tls, prefix)
     named = parse_listen_address(host, 0 if port else port_of_url(endpoint.url))
-    return Address(named.host, named.port or port)
+    return Address(named.host, named.port or port, tls, prefix)
 
 
 def port_it_listens_on(endpoint: Endpoint, ports: Sequence[int]) -> int | None:

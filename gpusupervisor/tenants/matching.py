@@ -173,7 +173,7 @@ def _own_address(endpoint: Endpoint, identity: ProcessIdentity, *, below_server:
     host, port = flags.host or inherited.host, flags.port or inherited.port
     if port is None and listens:
         port = port_it_listens_on(endpoint, identity.listening_ports)
-    return replace(flags, host=host, port=port)
+    return replace(flags, host=host, port=port, tls=flags.tls or inherited.tls, prefix=flags.prefix or inherited.prefix)
 
 
 def _is_orphan(definition: TenantDefinition, identity: ProcessIdentity, ancestors: Sequence[ProcessIdentity]) -> bool:

@@ -156,6 +156,8 @@ def _read_endpoint(reader: TableReader) -> Endpoint | None:
             prefix_flags=endpoint.texts("prefix-flags", flag_complaint),
             host_variable=endpoint.text("host-variable", complaint=_variable_complaint),
             port_variable=endpoint.text("port-variable", complaint=_variable_complaint),
+            tls_variable=endpoint.text("tls-variable", complaint=_variable_complaint),
+            prefix_variable=endpoint.text("prefix-variable", complaint=_variable_complaint),
             own_port=endpoint.boolean("own-port", False),
             headers=read_headers(endpoint),
             user=endpoint.text("user", complaint=_account_complaint),

@@ -243,3 +243,14 @@ def test_a_tenants_file_that_is_wrong_is_known_before_anything_is_touched(place:
     place.problems = ["it is wrong"]
     assert (place.put().detail, place.done()) == ("it is wrong", [])
     assert place.is_untouched()
+
+
+async def test_in_a_command_without_expansion_variables_stay_as_they_stand(bus: PrivateBus) -> None:
+    command = ("/bin/llama-server", "$ARGS", "a$$b")
+    unit = FakeUnit("a.service", command=command, prefixes=["no-env-expand"], environment=["ARGS=--port 1"])
+    systemd = await FakeSystemd.on(bus.address, [unit])
+    client = await FakeSystemd.connection(bus.address)
+    [found] = await services(client) or []
+    client.disconnect()
+    await systemd.leave()
+    assert found.command_line == command

@@ -135,9 +135,11 @@ async def test_an_installed_definition_can_be_explained_and_a_new_one_checked(
     text = await observer.ask(names.TENANTS_PATH, f"{names.BUS_NAME}.Tenants", "Explain", "s", "app")
     assert "priority = 40" in text
     assert str(station.tenants / "app.toml") in text
-    assert await observer.manager("CheckDefinition", "ss", "new.toml", APP) == []
+    assert await observer.manager("CheckDefinition", "ss", "app.toml", APP) == []
     (problem,) = await observer.manager("CheckDefinition", "ss", "new.toml", APP + "colour = 3\n")
     assert "colour" in problem
+    (problem,) = await observer.manager("CheckDefinition", "ss", "new.toml", APP)
+    assert "also fits processes of new: they count as app" in problem
     with pytest.raises(CallFailed) as failure:
         await observer.ask(names.TENANTS_PATH, f"{names.BUS_NAME}.Tenants", "Explain", "s", "nobody")
     assert failure.value.name == "NoSuchTenant"

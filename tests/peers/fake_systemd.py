@@ -16,6 +16,7 @@ EMPTY = {
     "MainPID": Variant("u", 0),
     "ControlGroup": Variant("s", ""),
     "ExecStart": Variant("a(sasbttttuii)", []),
+    "ExecStartEx": Variant("a(sasasttttuii)", []),
     "Environment": Variant("as", []),
     "EnvironmentFiles": Variant("a(sb)", []),
     "PassEnvironment": Variant("as", []),

@@ -8,6 +8,7 @@ from dbus_fast import Variant
 
 from gpusupervisor.peers import unit_client
 from gpusupervisor.unit_environment import Given
+from gpusupervisor.unit_syntax import expanded
 from tests.bus.conftest import PrivateBus
 from tests.peers.conftest import Follower
 from tests.peers.fake_systemd import FakeSystemd, command
@@ -43,6 +44,18 @@ async def test_a_unit_is_told_with_its_files(systemd: FakeSystemd, follower: Fol
     }
     assert (unit.active, unit.main_pid, unit.members, unit.needs_reload) == (True, 811, (811, 812), True)
     assert unit.commands == (("/usr/bin/ollama", "serve"),)
+
+
+async def test_the_arguments_of_a_command_without_expansion_stay_as_they_stand(
+    systemd: FakeSystemd, follower: Follower
+) -> None:
+    arguments = ["/usr/bin/ollama", "serve", "$ARGS", "a$$b"]
+    flags = Variant("a(sasasttttuii)", [["/usr/bin/ollama", arguments, ["no-env-expand"], 0, 0, 0, 0, 0, 0, 0]])
+    systemd.has(OLLAMA, ExecStart=command(*arguments), ExecStartEx=flags)
+    follower.client.want(PATTERNS)
+    await follower.until(lambda: follower.client.units)
+    [found] = follower.client.units[OLLAMA].commands
+    assert expanded(found, {"ARGS": "--port 1"}) == tuple(arguments)
 
 
 async def test_a_reload_is_heard_and_not_polled_for(systemd: FakeSystemd, follower: Follower) -> None:

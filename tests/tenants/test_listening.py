@@ -12,6 +12,9 @@ from gpusupervisor.tenants.listening import (
     parse_listen_address,
     with_address,
 )
+from gpusupervisor.tenants.recognizer import Recognizer
+from gpusupervisor.tenants.take_census import take_census
+from tests.tenants.people import GIB, gpu, sample, who
 
 OLLAMA = Endpoint("http://127.0.0.1:11434", host_variable="OLLAMA_HOST")
 LLAMA = Endpoint(
@@ -129,3 +132,21 @@ def test_an_address_makes_a_url_of_the_endpoints_scheme() -> None:
     assert with_address("https://127.0.0.1:8080", Address("::1", 9)) == "https://[::1]:9"
     assert with_address("http://127.0.0.1:8080", Address("::", None)) == "http://[::]:8080"
     assert with_address("http://127.0.0.1:8080", Address("", 0)) == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "endpoint"),
+    [
+        ("", {"LLAMA_ARG_SSL_KEY_FILE": "/etc/key.pem"}, "https://127.0.0.1:8080"),
+        ("", {"LLAMA_ARG_SSL_KEY_FILE": ""}, "http://127.0.0.1:8080"),
+        ("", {"LLAMA_ARG_API_PREFIX": "/llama/"}, "http://127.0.0.1:8080/llama"),
+        ("", {"LLAMA_ARG_API_PREFIX": "no path"}, "http://127.0.0.1:8080"),
+        (" --api-prefix /flag", {"LLAMA_ARG_API_PREFIX": "/llama"}, "http://127.0.0.1:8080/flag"),
+        (" --port 9", {"LLAMA_ARG_SSL_KEY_FILE": "k", "LLAMA_ARG_API_PREFIX": "/a"}, "https://127.0.0.1:9/a"),
+    ],
+)
+def test_tls_and_prefix_come_from_variables_too(command: str, variables: dict[str, str], endpoint: str) -> None:
+    catalog = load_catalog([SHIPPED])
+    server = who(7, f"/opt/llama-server -m x.gguf{command}", variables=variables, ports=(8080,))
+    census = take_census(sample(gpu(processes={7: GIB})), {7: server}, catalog, Recognizer())
+    assert [each.endpoint for each in census.tenants.values() if each.holders] == [endpoint]

@@ -13,7 +13,7 @@ from dbus_fast.errors import AuthError, InvalidAddressError
 
 from gpusupervisor.cli.client import PROPERTIES, plain
 from gpusupervisor.unit_environment import environment_of
-from gpusupervisor.unit_syntax import expanded
+from gpusupervisor.unit_syntax import NO_EXPANSION, expanded
 
 NAME = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"
@@ -99,11 +99,13 @@ async def _started(bus: MessageBus, name: str, path: str, state: str, *, local: 
     )
     variables = {variable: each.value for variable, each in given.items()}
     program, arguments = commands[-1][:2] if commands else ("", [])
+    words = [str(argument) for argument in arguments]
+    literal = bool(with_prefixes) and NO_EXPANSION in with_prefixes[-1][2]
     return Service(
         name,
         state,
         str(program),
-        expanded([str(argument) for argument in arguments], variables),
+        tuple(words) if literal else expanded(words, variables),
         tuple(f"{variable}={value}" for variable, value in variables.items()),
         unreadable if local else tuple(file for file, _ in found),
         () if triggers else _only(with_prefixes),

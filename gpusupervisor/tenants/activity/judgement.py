@@ -35,6 +35,10 @@ UNWATCHED = 60_000_000
 """Between two verdicts from which on the machine was suspended: that no work was seen says nothing then."""
 AFTERMATH = 10_000_000
 """After a word ended in which its processes clean up."""
+SETTLED = 2_000_000
+"""Without any life after which an engine rests whose word of rest comes from what computes itself."""
+KNOWS_REST = frozenset({"ollama"})
+"""Probes with such a word: Ollama's asks the slots of every runner."""
 CAUSES = "its worker has died, or it waits for a service in the network"
 IMPACT = "what it reports is not done, and its memory cannot be asked for meanwhile"
 
@@ -249,7 +253,8 @@ def _stirring(evidence: Evidence, course: Course, now: int) -> _Finding | None:
     current = evidence.observations
     if signs.rose_at > now - RISE_SPAN:
         return _Finding("stirring", "stirring-vram", "its VRAM grows, but nothing else says that it works")
-    alive = next((seen for seen in current if seen.state == "stirring"), None)
+    passed = {"sm-utilization", "cpu"} if _has_settled(evidence, now) else set()
+    alive = next((seen for seen in current if seen.state == "stirring" and seen.probe not in passed), None)
     if alive is not None and alive.probe == "cpu" and now - course.word_ended_at <= AFTERMATH:
         return _Finding("stirring", "stirring-aftermath", "its processes clean up after its work", (alive,))
     if alive is not None:
@@ -260,6 +265,13 @@ def _stirring(evidence: Evidence, course: Course, now: int) -> _Finding | None:
     if signs.fell_at > now - FALL_SPAN:
         return _Finding("stirring", "stirring-release", "its VRAM falls: it is giving memory back")
     return None
+
+
+def _has_settled(evidence: Evidence, now: int) -> bool:
+    """Whether what computed a moment ago rests for certain, although its past protects it for longer elsewhere."""
+    authority, signs = _authority(evidence.observations), evidence.signs
+    rests = authority is not None and authority.state == "idle" and authority.probe in KNOWS_REST
+    return rests and now - signs.live_at >= SETTLED and signs.quiet_span >= SETTLED // 2
 
 
 def _resting(evidence: Evidence) -> _Finding:

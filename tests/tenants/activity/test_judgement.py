@@ -41,6 +41,37 @@ def test_the_authoritys_idle_stands_when_nothing_contradicts() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("probe", "quiet", "sign", "state"),
+    [
+        ("ollama", 2 * SECOND, "sm-utilization", "idle"),
+        ("ollama", 2 * SECOND, "cpu", "idle"),
+        ("ollama", 2 * SECOND - 1, "sm-utilization", "stirring"),
+        ("ollama", 2 * SECOND, "vram", "stirring"),
+        ("comfyui", 2 * SECOND, "sm-utilization", "stirring"),
+        ("http", 9 * SECOND, "sm-utilization", "stirring"),
+    ],
+)
+def test_an_engine_whose_runners_say_that_they_rest_rests_two_seconds_after_it_worked(
+    probe: str, quiet: int, sign: str, state: str
+) -> None:
+    now = 100 * SECOND
+    signs = Signs(sm_is_known=True, live_at=now - quiet, quiet_span=quiet)
+    word, past = seen("idle", probe, at=now), seen("stirring", sign, at=now)
+    activity = judge(
+        Evidence([word, past], HOLDING, signs), UNOBSERVED, Course(), now=now, freshness=FRESHNESS
+    )[0]  # fmt: skip
+    assert activity.state == state
+
+
+def test_without_a_look_at_its_processes_the_word_of_rest_shortens_nothing() -> None:
+    now = 100 * SECOND
+    observed = [seen("idle", at=now), seen("stirring", "sm-utilization", at=now)]
+    for signs in (NOTHING_SEEN, Signs(live_at=now - 9 * SECOND)):
+        activity = judge(Evidence(observed, HOLDING, signs), UNOBSERVED, Course(), now=now, freshness=FRESHNESS)[0]
+        assert activity.state == "stirring"
+
+
 def test_where_the_first_defers_the_next_is_the_authority() -> None:
     deferring = replace(seen("unknown", "http"), defers=True)
     quiet = verdict(deferring, seen("idle", "sm-utilization"), seen("unknown", "cpu"))
