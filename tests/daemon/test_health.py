@@ -51,7 +51,7 @@ async def test_process_lists_that_are_not_permitted_are_signalled_and_so_is_thei
         )
         assert told[3]["impact"]
         assert told[3]["remedy"]
-        assert "the driver does not let this process list those of others" in told[3]["summary"]
+        assert "does not let this process list compute processes and graphics processes" in told[3]["summary"]
         await asyncio.to_thread(card.change, errors={})
         await observer.hears("Changed", "its return", lambda body: body[:3] == [ATTRIBUTION, "degraded", "ok"])
         assert f"check {ATTRIBUTION} is degraded" in daemon.log
